@@ -26,8 +26,7 @@ struct NumbersReserved {
 // One engine that a decision commits.
 struct DecidedEngine {
   model::EngineName engine;
-  std::vector<model::MemberId> ranks;  // the driver first
-  std::vector<Tag> tags;               // one a rank, in the same order
+  std::vector<RankTag> ranks;  // the driver first
   friend bool operator==(const DecidedEngine&, const DecidedEngine&) = default;
 };
 

@@ -157,16 +157,16 @@ struct Abort {
 };
 struct Aborted {};
 
-// Coordinator -> driver, after the decision: exchange the half with this tag in, on these ranks.
+// Coordinator -> driver, after the decision: exchange these halves in, on all ranks of the engine.
 struct Commit {
-  Tag tag;
-  std::vector<model::MemberId> ranks;  // all ranks of the engine, the driver first
+  model::WeightVersion version;
+  std::vector<RankTag> ranks;  // all ranks, the driver first, each with the tag of the half that it is to exchange in
   std::uint32_t pause_deadline_ms = 0;
 };
-// Driver -> coordinator: every rank computes with `tag`.
+// Driver -> coordinator: every rank computes with `version`.
 struct Committed {
-  Tag tag;
-  std::uint64_t pause_ns = 0;  // from all paused to all resumed
+  model::WeightVersion version;
+  std::uint64_t pause_ns = 0;  // from the first rank asked to pause to the last one resumed
   CommitWay way = CommitWay::kRemap;
 };
 // Driver -> coordinator: not exchanged, or not on every rank; the engine is to be quarantined.
@@ -175,32 +175,36 @@ struct CommitFailed {
 };
 
 // ---------------------------------------------------------------- driver <-> ranks of one engine (agents among themselves)
+//
+// An attempt is the driver's own number for one try at one Commit; it only grows, over restarts too. A rank that is paused
+// repeats RankPaused; a driver that does not know the attempt (any more) answers RankResume, so that no rank waits for ever.
 
 // Driver -> rank: close the launch gate before the next step. Answer: RankPaused, or RankFailed.
 struct RankPause {
-  Tag tag;
+  std::uint64_t attempt = 0;
   std::uint32_t deadline_ms = 0;
 };
 struct RankPaused {
-  Tag tag;
-  bool exchanged = false;  // this rank already computes with `tag` (a repeat after a restart)
+  std::uint64_t attempt = 0;
 };
-// Driver -> rank, once all have paused. Answer: RankExchanged, or RankFailed.
+// Driver -> rank, once all have paused. Answer: RankExchanged, or RankFailed. A rank that already computes with `tag`
+// answers RankExchanged; one that is not paused (it was restarted) pauses first.
 struct RankExchange {
+  std::uint64_t attempt = 0;
   Tag tag;
 };
 struct RankExchanged {
-  Tag tag;
+  std::uint64_t attempt = 0;
 };
 // Driver -> rank, once all have exchanged (or none will). Answer: RankResumed.
 struct RankResume {
-  Tag tag;
+  std::uint64_t attempt = 0;
 };
 struct RankResumed {
-  Tag tag;
+  std::uint64_t attempt = 0;
 };
 struct RankFailed {
-  Tag tag;
+  std::uint64_t attempt = 0;
   base::Error error;
 };
 

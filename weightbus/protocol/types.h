@@ -26,6 +26,13 @@ struct Tag {
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 
+// The half that one rank is to exchange in.
+struct RankTag {
+  model::MemberId rank;
+  Tag tag;
+  friend bool operator==(const RankTag&, const RankTag&) = default;
+};
+
 // One half of an arena. No tag: empty, or being written.
 struct Half {
   std::optional<Tag> tag;
