@@ -26,7 +26,7 @@ cstring deque exception expected flat_map forward_list functional initializer_li
 memory_resource new numbers numeric optional queue ranges ratio set source_location span stack stdexcept string
 string_view tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector version
 stddef.h stdint.h string.h
-fmt/core.h fmt/format.h fmt/ranges.h tl/expected.hpp xxhash.h
+fmt/core.h fmt/format.h fmt/ranges.h nlohmann/json.hpp nlohmann/json_fwd.hpp tl/expected.hpp xxhash.h
 """.split())
 # Libraries with one owner, so that each can be replaced in one place.
 OWNERS = (

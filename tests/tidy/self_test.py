@@ -181,6 +181,27 @@ class ToolTest(unittest.TestCase):
                                    "  int value_ = 0;\n};\n}  // namespace weightbus\n#define WB_SIZE 3\n")
         self.assertEqual((code, "1 checked now" in output), (0, True), output)
 
+    def build_headers(self, **headers):
+        """Builds cmake/WeightbusHeaders.cmake's libraries for a project of one folder with these headers."""
+        for name, text in headers.items():
+            (self.root / "weightbus" / "plan" / f"{name}.h").write_text(text, encoding="utf-8")
+        (self.root / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(sample LANGUAGES CXX)\nset(CMAKE_CXX_STANDARD 20)\n"
+            "add_library(weightbus_flags INTERFACE)\nadd_library(weightbus_plan INTERFACE)\n"
+            "target_include_directories(weightbus_plan INTERFACE ${PROJECT_SOURCE_DIR})\n"
+            f"include({ROOT}/cmake/WeightbusHeaders.cmake)\nweightbus_check_headers()\n", encoding="utf-8")
+        for command in (["cmake", "-G", "Ninja", "-S", self.root, "-B", self.build], ["cmake", "--build", self.build]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                return done.stdout + done.stderr
+        return ""
+
+    def test_headers_compile_alone(self):
+        good = "#pragma once\n#include <string>\nstruct Good {\n  std::string name;\n};\n"
+        self.assertEqual(self.build_headers(good=good), "")
+        self.assertIn("string", self.build_headers(good=good, bad="#pragma once\nstd::string f();\n"))
+        self.assertIn("redefinition", self.build_headers(good=good, bad="struct Twice {};\n"))
+
     def test_naming_remembers_what_passed_and_only_that(self):
         good = "int good_name();\n"
         self.assertIn("1 checked now", self.naming(good)[1])
