@@ -181,6 +181,41 @@ class ToolTest(unittest.TestCase):
                                    "  int value_ = 0;\n};\n}  // namespace weightbus\n#define WB_SIZE 3\n")
         self.assertEqual((code, "1 checked now" in output), (0, True), output)
 
+    def test_naming_allows_what_others_ask_for(self):
+        code, output = self.naming("""
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+namespace weightbus::plan {
+class Fixture : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { value_ = 1; }
+  static constexpr int kLimit = 3;
+  int value_ = 0;
+};
+TEST_P(Fixture, Works) {
+  constexpr int kLocal = 2;
+  EXPECT_EQ(value_, kLimit - kLocal);
+}
+INSTANTIATE_TEST_SUITE_P(All, Fixture, ::testing::Values(1, 2));
+MATCHER_P(IsBig, limit, "") { return arg > limit; }
+struct Thing {
+  virtual ~Thing() = default;
+  virtual int get(int a) = 0;
+};
+struct MockThing : public Thing {
+  MOCK_METHOD(int, get, (int), (override));
+};
+void PrintTo(const Thing&, std::ostream*);
+}  // namespace weightbus::plan
+extern "C" {
+typedef struct wb_client wb_client;
+typedef enum wb_kind { WB_KIND_ONE = 1 } wb_kind;
+int wb_client_open(wb_client** out);
+int LLVMFuzzerTestOneInput(const unsigned char* data, unsigned long size);
+}
+""")
+        self.assertEqual(code, 0, output)
+
     def build_headers(self, **headers):
         """Builds cmake/WeightbusHeaders.cmake's libraries for a project of one folder with these headers."""
         for name, text in headers.items():
