@@ -14,7 +14,7 @@ function(weightbus_library name)
   endif()
 endfunction()
 
-# weightbus_test(NAME [DEPS target...] [LABELS label...])
+# weightbus_test(NAME [DEPS target...] [LABELS label...] [TIMEOUT seconds])
 #   One GoogleTest program of all *_test.cc in the calling folder; each TEST is its own ctest entry.
 function(weightbus_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
@@ -24,6 +24,9 @@ function(weightbus_test name)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(WEIGHTBUS_SANITIZE)
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")  # what ThreadSanitizer may cost
   endif()
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE weightbus_flags ${ARG_DEPS} GTest::gmock GTest::gtest_main)
