@@ -3,6 +3,7 @@ option(WEIGHTBUS_TESTS "Build the tests" ON)
 option(WEIGHTBUS_BENCH "Build the benchmarks" ON)
 option(WEIGHTBUS_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 option(WEIGHTBUS_CUDA "Build the GPU parts where the CUDA Toolkit is found" ON)
+option(WEIGHTBUS_TIDY "Register the tidy checks as tests and compile every header alone" OFF)
 set(WEIGHTBUS_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -14,7 +14,7 @@ function(weightbus_library name)
   endif()
 endfunction()
 
-# weightbus_test(NAME [DEPS target...] [LABELS label...])
+# weightbus_test(NAME [DEPS target...] [LABELS label...] [TIMEOUT seconds])
 #   One GoogleTest program of all *_test.cc in the calling folder; each TEST is its own ctest entry.
 function(weightbus_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
@@ -25,14 +25,21 @@ function(weightbus_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(WEIGHTBUS_SANITIZE)
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")  # what ThreadSanitizer may cost
+  endif()
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE weightbus_flags ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
 
+# What scripts/demo and scripts/bench build: every program that is not a test, and the benchmarks.
+add_custom_target(weightbus_programs)
+add_custom_target(weightbus_benches)
+
 # weightbus_program(NAME [DEPS target...])
-#   An executable of all *.cc in the calling folder, placed in build/<preset>/bin.
+#   An executable of all *.cc in the calling folder, placed in build/<preset>/bin. One called bench_... is a benchmark.
 function(weightbus_program name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
@@ -42,4 +49,9 @@ function(weightbus_program name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE weightbus_flags ${ARG_DEPS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  if(name MATCHES "^bench_")
+    add_dependencies(weightbus_benches ${name})
+  else()
+    add_dependencies(weightbus_programs ${name})
+  endif()
 endfunction()
