@@ -50,7 +50,7 @@ class Transport {
   // Frames and connections dropped so far, by reason, for metrics.
   struct Drops {
     std::uint64_t authentication = 0;  // handshakes refused, and frames of keys that are not allowed (any more)
-    std::uint64_t oversized = 0;       // refused by send(); a peer that sends one loses its connection
+    std::uint64_t oversized = 0;       // refused by send(), or received (far larger ones end the connection)
     std::uint64_t malformed = 0;       // more than one part
   };
   virtual Drops drops() const = 0;

@@ -82,6 +82,7 @@ struct SqliteStore::Impl {
   Status open(const std::string& given_path);
   Status check_revision();
   Status create();
+  Result<bool> make_tables();
   Status load();
   Result<Lease> lease();
   // Runs `body` in one write transaction. `body` fails before it has changed anything, or by a SQLite error.
@@ -130,26 +131,31 @@ Status SqliteStore::Impl::check_revision() {
   return {};
 }
 
+Result<bool> SqliteStore::Impl::make_tables() {
+  // Again, now under the write lock: another process may have made the journal in between.
+  WB_TRY(check_revision());
+  WB_ASSIGN(const auto tables, database.integer("SELECT count(*) FROM sqlite_schema"));
+  if (tables != 0) return false;
+  WB_ASSIGN(const auto fresh, random_uuid());
+  WB_TRY(database.execute(kSchema));
+  const auto pragmas =
+      fmt::format("PRAGMA application_id={}; PRAGMA user_version={};", kApplicationId, kStoreRevision);
+  WB_TRY(database.execute(pragmas.c_str()));
+  Statement insert(database, "INSERT INTO journal VALUES (?)");
+  const auto text = fresh.to_string();
+  insert.bind_text(1, text);
+  WB_TRY(insert.step());
+  return true;
+}
+
 Status SqliteStore::Impl::create() {
   bool made = false;
-  WB_TRY(transaction([&]() -> Status {
-    // Again, now under the write lock: another process may have made the journal in between.
-    WB_TRY(check_revision());
-    WB_ASSIGN(const auto tables, database.integer("SELECT count(*) FROM sqlite_schema"));
-    if (tables != 0) return {};
-    WB_ASSIGN(const auto fresh, random_uuid());
-    WB_TRY(database.execute(kSchema));
-    const auto pragmas = fmt::format("PRAGMA application_id={}; PRAGMA user_version={};", kApplicationId,
-                                     kStoreRevision);
-    WB_TRY(database.execute(pragmas.c_str()));
-    Statement insert(database, "INSERT INTO journal VALUES (?)");
-    const auto text = fresh.to_string();
-    insert.bind_text(1, text);
-    WB_TRY(insert.step());
-    made = true;
+  auto status = transaction([&]() -> Status {
+    WB_ASSIGN(made, make_tables());
     return {};
-  }));
-  return made ? sync_folder(database.path()) : Status{};
+  });
+  if (!status || !made) return status;
+  return sync_folder(database.path());
 }
 
 Status SqliteStore::Impl::load() {

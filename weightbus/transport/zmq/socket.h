@@ -3,6 +3,8 @@
 
 #include <zmq.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -59,6 +61,7 @@ class ZmqMessage {
   // False when nothing is there (or the context ends); never blocks.
   bool receive(ZmqSocket& socket) { return zmq_msg_recv(&message_, socket.handle(), ZMQ_DONTWAIT) >= 0; }
   bool more() const { return zmq_msg_more(&message_) != 0; }
+  std::size_t size() const { return zmq_msg_size(&message_); }
   std::string text() { return {static_cast<const char*>(zmq_msg_data(&message_)), zmq_msg_size(&message_)}; }
   // The key that the ZAP handler attached; empty without authentication.
   std::string user_id() const {

@@ -31,6 +31,8 @@ constexpr int kConnectTimeoutMs = 3000;
 constexpr int kLingerMs = 1000;
 constexpr int kReconnectMinMs = 50;
 constexpr int kReconnectMaxMs = 2000;
+// libzmq's limit counts the envelope that CURVE puts around a frame (33 bytes); frames are measured again when received.
+constexpr std::size_t kCurveOverheadBytes = 64;
 // ZMQ_ZAP_ENFORCE_DOMAIN: zmq.h shows it to users of its draft interface only, and the library knows it always.
 constexpr int kZapEnforceDomain = 93;
 constexpr std::size_t kKnownPeersMax = 65536;
@@ -71,7 +73,7 @@ void set_common_options(ZmqSocket& socket, int queue_frames) {
   socket.set(ZMQ_CONNECT_TIMEOUT, kConnectTimeoutMs);
   socket.set(ZMQ_RECONNECT_IVL, kReconnectMinMs);
   socket.set(ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
-  socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(kMaxFrameBytes));
+  socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(kMaxFrameBytes + kCurveOverheadBytes));
   socket.set(ZMQ_LINGER, kLingerMs);
   socket.set(ZMQ_SNDHWM, queue_frames);
   socket.set(ZMQ_RCVHWM, queue_frames);
@@ -105,6 +107,7 @@ struct ZmqTransport::Impl {
   std::optional<Received> take_next();
   std::optional<Received> take_from_listener();
   std::optional<Received> take_from_dealer(const std::string& name, Connection& connection);
+  bool is_whole_frame(ZmqSocket& socket, const ZmqMessage& body);
   void read_monitor(Connection& connection, bool is_listener);
   void recover_connections(SteadyClock::time_point now);
   std::optional<Received::Identity> identify(const std::string& key) const;
@@ -340,17 +343,24 @@ std::optional<Received::Identity> ZmqTransport::Impl::identify(const std::string
   return Received::Identity{entry->key, entry->member, entry->role};
 }
 
+bool ZmqTransport::Impl::is_whole_frame(ZmqSocket& socket, const ZmqMessage& body) {
+  if (body.more()) {
+    drain_parts(socket, true);
+    malformed.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  if (body.size() <= kMaxFrameBytes) return true;
+  oversized.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
 std::optional<Received> ZmqTransport::Impl::take_from_listener() {
   while (listener.socket) {
     ZmqMessage routing_id;
     ZmqMessage body;
     if (!routing_id.receive(listener.socket)) return std::nullopt;
     if (!routing_id.more() || !body.receive(listener.socket)) continue;
-    if (body.more()) {
-      drain_parts(listener.socket, true);
-      malformed.fetch_add(1, std::memory_order_relaxed);
-      continue;
-    }
+    if (!is_whole_frame(listener.socket, body)) continue;
     Received received;
     auto id = routing_id.text();
     if (options.keys) {
@@ -375,11 +385,7 @@ std::optional<Received> ZmqTransport::Impl::take_from_dealer(const std::string& 
   while (true) {
     ZmqMessage body;
     if (!body.receive(connection.socket)) return std::nullopt;
-    if (body.more()) {
-      drain_parts(connection.socket, true);
-      malformed.fetch_add(1, std::memory_order_relaxed);
-      continue;
-    }
+    if (!is_whole_frame(connection.socket, body)) continue;
     return Received{name, connection.peer_key.empty() ? std::nullopt : identify(connection.peer_key), body.text()};
   }
 }
