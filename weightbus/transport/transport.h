@@ -47,10 +47,11 @@ class Transport {
   // The next frame, or nullopt at the timeout or after wake().
   virtual std::optional<Received> receive(base::Duration timeout) = 0;
   virtual void wake() = 0;
-  // Frames dropped so far, by reason, for metrics (bad authentication, oversized).
+  // Frames and connections dropped so far, by reason, for metrics.
   struct Drops {
-    std::uint64_t authentication = 0;
-    std::uint64_t oversized = 0;
+    std::uint64_t authentication = 0;  // handshakes refused, and frames of keys that are not allowed (any more)
+    std::uint64_t oversized = 0;       // refused by send(), or received (far larger ones end the connection)
+    std::uint64_t malformed = 0;       // more than one part
   };
   virtual Drops drops() const = 0;
 };
