@@ -24,7 +24,7 @@ endif()
 # Interface target: warnings are errors in our code, and sanitizers reach every object.
 add_library(weightbus_flags INTERFACE)
 target_compile_options(weightbus_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-  -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+  -Wno-sign-conversion -Wno-missing-field-initializers -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
 if(WEIGHTBUS_SANITIZE)
   target_compile_options(weightbus_flags INTERFACE -fsanitize=${WEIGHTBUS_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)

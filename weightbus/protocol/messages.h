@@ -53,6 +53,7 @@ struct Heartbeat {
   model::BootId boot;
   std::uint64_t bytes_done = 0;  // of the running update
   std::uint64_t readers = 0;     // attached clients
+  std::vector<Half> halves;      // engine agents: live first, then the shadow
 };
 
 // Coordinator -> engine agent: the quarantine begins or ends; repeated in each Welcome.

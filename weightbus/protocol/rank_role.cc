@@ -1,0 +1,103 @@
+#include "weightbus/protocol/rank_role.h"
+
+#include <fmt/format.h>
+
+namespace weightbus::protocol {
+namespace {
+constexpr base::Duration kRepeatInterval = base::Millis(500);
+constexpr std::uint32_t kLatePauseDeadlineMs = 10'000;  // for a rank that has to pause again after its restart
+}  // namespace
+
+void RankRole::fail(base::Error error) {
+  failed_ = std::move(error);
+  answer(RankFailed{attempt_, *failed_});
+}
+
+void RankRole::pause(const model::MemberId& driver, const RankPause& request) {
+  if (request.attempt < attempt_ || request.attempt <= resumed_attempt_) return context_.stale("RankPause of an older attempt");
+  if (request.attempt > attempt_) {
+    failed_.reset();
+    wanted_.reset();
+  }
+  driver_ = driver;
+  attempt_ = request.attempt;
+  deadline_ms_ = request.deadline_ms;
+  if (failed_) return answer(RankFailed{attempt_, *failed_});
+  if (stage_ == Stage::kPaused) return answer(RankPaused{attempt_});
+  if (stage_ != Stage::kRunning) return;  // the Done event answers, with the newest attempt
+  stage_ = Stage::kPausing;
+  context_.perform(DoPause{attempt_, deadline_ms_});
+}
+
+void RankRole::done(const PauseDone& event) {
+  if (stage_ != Stage::kPausing) return;
+  stage_ = Stage::kPaused;  // also after a failure: some clients may have stopped, and RankResume lets them go on
+  if (!event.result) return fail(event.result.error());
+  if (wanted_) return do_exchange();
+  answer(RankPaused{attempt_});
+}
+
+void RankRole::exchange(const model::MemberId& driver, const RankExchange& request) {
+  if (request.attempt < attempt_ || request.attempt <= resumed_attempt_) return context_.stale("RankExchange of an older attempt");
+  if (request.attempt > attempt_) failed_.reset();
+  driver_ = driver;
+  attempt_ = request.attempt;
+  wanted_ = request.tag;
+  if (failed_) return answer(RankFailed{attempt_, *failed_});
+  if (stage_ == Stage::kRunning) {
+    // This process was restarted after it had paused. All other ranks are paused; so must this one be.
+    stage_ = Stage::kPausing;
+    context_.perform(DoPause{attempt_, deadline_ms_ ? deadline_ms_ : kLatePauseDeadlineMs});
+  } else if (stage_ == Stage::kPaused) {
+    do_exchange();
+  }
+}
+
+void RankRole::do_exchange() {
+  const auto half = sink_.find(*wanted_);
+  if (!half) {
+    return fail({base::ErrorCode::kNotFound, fmt::format("no half holds version {} of update {}; it was lost or overwritten",
+                                                         wanted_->version.value(), wanted_->update.value())});
+  }
+  stage_ = Stage::kExchanging;
+  sink_.make_live(*half);  // recorded before the exchange: after a restart clients are told to map this half
+  context_.perform(DoExchange{attempt_, *half, wanted_->version});
+}
+
+void RankRole::done(const ExchangeDone& event) {
+  if (stage_ != Stage::kExchanging) return;
+  stage_ = Stage::kPaused;
+  if (!event.result) return fail(event.result.error());
+  sink_.committed(*wanted_);
+  answer(RankExchanged{attempt_});
+}
+
+void RankRole::resume(const model::MemberId& driver, const RankResume& request) {
+  if (request.attempt < attempt_) return context_.stale("RankResume of an older attempt");
+  driver_ = driver;
+  attempt_ = request.attempt;
+  if (attempt_ <= resumed_attempt_) return answer(RankResumed{attempt_});
+  if (stage_ != Stage::kPaused && stage_ != Stage::kRunning) return;  // busy; the driver repeats
+  stage_ = Stage::kResuming;
+  const auto halves = sink_.halves();
+  std::optional<model::WeightVersion> version;
+  if (!halves.empty() && halves[0].tag) version = halves[0].tag->version;
+  context_.perform(DoResume{attempt_, version});
+}
+
+void RankRole::done(const ResumeDone& event) {
+  if (stage_ != Stage::kResuming) return;
+  stage_ = Stage::kRunning;
+  resumed_attempt_ = std::max(resumed_attempt_, event.attempt);
+  wanted_.reset();
+  failed_.reset();
+  answer(RankResumed{event.attempt});
+}
+
+void RankRole::tick(Now now) {
+  if (stage_ != Stage::kPaused || now.mono < next_repeat_) return;
+  next_repeat_ = now.mono + kRepeatInterval;
+  if (!failed_) answer(RankPaused{attempt_});
+}
+
+}  // namespace weightbus::protocol

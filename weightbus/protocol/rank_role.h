@@ -1,0 +1,44 @@
+// What every rank of an engine does at a commit: pause, exchange, resume, on its driver's word.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "weightbus/protocol/agent_context.h"
+#include "weightbus/protocol/sink_role.h"
+
+namespace weightbus::protocol {
+
+class RankRole {
+ public:
+  RankRole(AgentContext& context, SinkRole& sink) : context_(context), sink_(sink) {}
+
+  void pause(const model::MemberId& driver, const RankPause& request);
+  void exchange(const model::MemberId& driver, const RankExchange& request);
+  void resume(const model::MemberId& driver, const RankResume& request);
+  void done(const PauseDone& event);
+  void done(const ExchangeDone& event);
+  void done(const ResumeDone& event);
+  // Repeats RankPaused while paused, so that a driver that forgot the attempt lets the rank go on.
+  void tick(Now now);
+
+ private:
+  enum class Stage : std::uint8_t { kRunning, kPausing, kPaused, kExchanging, kResuming };
+
+  void answer(Body body) { context_.send(*driver_, std::nullopt, std::move(body)); }
+  void fail(base::Error error);
+  void do_exchange();
+
+  AgentContext& context_;
+  SinkRole& sink_;
+  Stage stage_ = Stage::kRunning;
+  std::uint64_t attempt_ = 0;          // the newest seen
+  std::uint64_t resumed_attempt_ = 0;  // the newest resumed
+  std::optional<model::MemberId> driver_;
+  std::optional<Tag> wanted_;          // exchange as soon as paused
+  std::optional<base::Error> failed_;
+  base::Instant next_repeat_{};
+  std::uint32_t deadline_ms_ = 0;
+};
+
+}  // namespace weightbus::protocol
