@@ -114,6 +114,15 @@ protocol::Tag read(Reading& in, proto::Tag::Reader from) {
           model::UpdateId(from.getUpdate())};
 }
 
+void write(proto::RankTag::Builder to, const protocol::RankTag& from) {
+  to.setRank(name_of(from.rank));
+  write(to.initTag(), from.tag);
+}
+
+protocol::RankTag read(Reading& in, proto::RankTag::Reader from) {
+  return {model::MemberId(in.name(from.getRank(), "RankTag.rank")), read(in, WB_REQUIRED(in, from, Tag))};
+}
+
 void write(proto::Half::Builder to, const protocol::Half& from) {
   if (from.tag) write(to.initTag(), *from.tag);
   to.setVerified(from.verified);

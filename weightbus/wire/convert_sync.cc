@@ -60,10 +60,12 @@ void write(proto::Heartbeat::Builder to, const Heartbeat& from) {
   to.setBoot(from.boot.value());
   to.setBytesDone(from.bytes_done);
   to.setReaders(from.readers);
+  write_list(to.initHalves(count_of(from.halves)), from.halves);
 }
 
-Heartbeat read(Reading& /*in*/, proto::Heartbeat::Reader from) {
-  return {model::BootId(from.getBoot()), from.getBytesDone(), from.getReaders()};
+Heartbeat read(Reading& in, proto::Heartbeat::Reader from) {
+  return {model::BootId(from.getBoot()), from.getBytesDone(), from.getReaders(),
+          read_list<Half>(in, from.getHalves(), "Heartbeat.halves")};
 }
 
 void write(proto::SetQuarantine::Builder to, const SetQuarantine& from) { to.setQuarantined(from.quarantined); }
