@@ -46,7 +46,8 @@ Committed read(Reading& in, proto::Committed::Reader from) {
 void write(proto::CommitFailed::Builder to, const CommitFailed& from) { write(to.initError(), from.error); }
 CommitFailed read(Reading& in, proto::CommitFailed::Reader from) { return {read(in, WB_REQUIRED(in, from, Error))}; }
 
-// ------------------------------------------------------------------------------------------------ the ranks of one engine
+// ------------------------------------------------------------------------------------------------ the ranks of one
+// engine
 
 void write(proto::RankPause::Builder to, const RankPause& from) {
   to.setAttempt(from.attempt);

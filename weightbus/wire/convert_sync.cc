@@ -169,7 +169,9 @@ PrepareSink read(Reading& in, proto::PrepareSink::Reader from) {
 
 void write(proto::SinkPartMessage::Builder to, const SinkPartMessage& from) { write(to.initPart(), from.part); }
 
-SinkPartMessage read(Reading& in, proto::SinkPartMessage::Reader from) { return {read(in, WB_REQUIRED(in, from, Part))}; }
+SinkPartMessage read(Reading& in, proto::SinkPartMessage::Reader from) {
+  return {read(in, WB_REQUIRED(in, from, Part))};
+}
 
 void write(proto::NeedPart::Builder to, const NeedPart& from) {
   to.setRole(static_cast<proto::SessionRole>(from.role));

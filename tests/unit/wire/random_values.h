@@ -38,7 +38,8 @@ class Random {
       return T(make<typename T::rep>());
     } else if constexpr (IsVector<T>) {
       T values;
-      for (auto left = prng_.below(4); left > 0; --left) values.push_back(make<typename T::value_type>());
+      for (auto left = prng_.below(4); left > 0; --left)
+        values.push_back(make<typename T::value_type>());
       return values;
     } else if constexpr (IsOptional<T>) {
       if (prng_.chance(30)) return std::nullopt;
@@ -76,13 +77,15 @@ class Random {
   std::string text() {
     static const char* const kPieces[] = {"model.layers.", "0", ".weight", "ä", "重", "🚍", " ", "\n"};
     std::string made;
-    for (auto left = prng_.below(6); left > 0; --left) made += kPieces[prng_.below(std::size(kPieces))];
+    for (auto left = prng_.below(6); left > 0; --left)
+      made += kPieces[prng_.below(std::size(kPieces))];
     return made;
   }
 
   model::Dims dims(std::size_t rank) {
     model::Dims made;
-    for (std::size_t i = 0; i < rank; ++i) made.push_back(make<std::int64_t>());
+    for (std::size_t i = 0; i < rank; ++i)
+      made.push_back(make<std::int64_t>());
     return made;
   }
 
@@ -91,7 +94,8 @@ class Random {
     using Fields = decltype(fields(std::declval<T&>()));
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return T{make<std::remove_cvref_t<std::tuple_element_t<I, Fields>>>()...};
-    }(std::make_index_sequence<std::tuple_size_v<Fields>>());
+    }
+    (std::make_index_sequence<std::tuple_size_v<Fields>>());
   }
 
   // The codec wants equal ranks inside a box, and of a box and its strides.

@@ -1,5 +1,6 @@
-// The fields of aggregates, found by the compiler: random values and deep comparison for every message without a list of
-// its fields. A field that is added to a message is thereby generated and compared, and a codec that forgets it fails.
+// The fields of aggregates, found by the compiler: random values and deep comparison for every message without a list
+// of its fields. A field that is added to a message is thereby generated and compared, and a codec that forgets it
+// fails.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +35,8 @@ concept IsTagged = IsInstance<base::Tagged, T>::value;
 template <class T>
 concept IsScalar = std::is_integral_v<T> || std::is_enum_v<T>;
 
-// Stands for the initialiser of any field. std::optional takes it in two ways unless one is no template, so each optional
-// that a message holds is named here; without that, fields() does not compile.
+// Stands for the initialiser of any field. std::optional takes it in two ways unless one is no template, so each
+// optional that a message holds is named here; without that, fields() does not compile.
 struct Any {
   template <class T>
   operator T() const;  // NOLINT: implicit on purpose
@@ -55,7 +56,8 @@ template <class T, std::size_t N = kMaxFields + 1>
 consteval std::size_t field_count() {
   constexpr bool kFits = []<std::size_t... I>(std::index_sequence<I...>) {
     return requires { T{(static_cast<void>(I), Any{})...}; };
-  }(std::make_index_sequence<N>());
+  }
+  (std::make_index_sequence<N>());
   if constexpr (kFits || N == 0) {
     return N;
   } else {
@@ -68,10 +70,10 @@ template <class T>
 auto fields(T& value) {
   constexpr std::size_t kCount = field_count<std::remove_const_t<T>>();
   static_assert(kCount <= kMaxFields, "add a case for larger structs");
-#define WB_FIELDS(n, ...)                 \
-  else if constexpr (kCount == (n)) {     \
-    auto& [__VA_ARGS__] = value;          \
-    return std::tie(__VA_ARGS__);         \
+#define WB_FIELDS(n, ...)             \
+  else if constexpr (kCount == (n)) { \
+    auto& [__VA_ARGS__] = value;      \
+    return std::tie(__VA_ARGS__);     \
   }
   if constexpr (kCount == 0) return std::tuple<>();
   WB_FIELDS(1, a)
@@ -115,7 +117,8 @@ bool equal(const T& a, const T& b) {
     const auto right = fields(b);
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return (equal(std::get<I>(left), std::get<I>(right)) && ...);
-    }(std::make_index_sequence<std::tuple_size_v<decltype(left)>>());
+    }
+    (std::make_index_sequence<std::tuple_size_v<decltype(left)>>());
   }
 }
 
