@@ -16,7 +16,7 @@
 #   A message larger than 4 MiB travels as several frames of one connection. Each starts with 48 bytes, all numbers
 #   little-endian, and carries a part of the message after them:
 #     offset  0  UInt64  0x314b4e5548434257 ("WBCHUNK1"; no message starts so, since its first four bytes count segments)
-#             8  UInt64  stream: names the message among those of the connection; each message gets a larger one
+#             8  UInt64  stream: names the message; consecutive messages of a connection have different ones
 #            16  UInt64  bytes of the whole message
 #            24  UInt64  XXH3-64 of the whole message
 #            32  UInt32  index of this chunk: 0, 1, ... in this order, each once
@@ -63,6 +63,12 @@ struct Tag {
   version @0 :UInt64;
   layout @1 :Hash128;  # layout hash of the sink manifest it was written under
   update @2 :UInt64;   # the update that staged it
+}
+
+struct RankTag {
+  # The half that one rank is to exchange in.
+  rank @0 :Text;  # member id
+  tag @1 :Tag;
 }
 
 struct Half {

@@ -32,8 +32,7 @@ struct NumbersReserved {
 
 struct DecidedEngine {
   engine @0 :Text;
-  ranks @1 :List(Text);          # member ids, the driver first
-  tags @2 :List(Common.Tag);     # one a rank, in the same order
+  ranks @1 :List(Common.RankTag);  # the driver first
 }
 
 struct Decided {

@@ -132,6 +132,7 @@ struct Heartbeat {
   boot @0 :UInt64;
   bytesDone @1 :UInt64;                # of the running update, since its start
   readers @2 :UInt64;                  # attached clients
+  halves @3 :List(Common.Half);        # engine agents: live first, then the shadow
 }
 
 struct SetQuarantine {
@@ -275,17 +276,17 @@ struct Aborted {
 }
 
 struct Commit {
-  # Coordinator -> driver, after the decision: exchange the half with this tag in, on these ranks. Repeated until answered:
-  # Committed at once when every rank computes with the tag already.
-  tag @0 :Common.Tag;                   # the driver's own half
-  ranks @1 :List(Text);                 # all ranks of the engine, the driver first
+  # Coordinator -> driver, after the decision: exchange these halves in, on all ranks of the engine. Repeated until
+  # answered: Committed at once when every rank computes with its tag already; otherwise Committed or CommitFailed.
+  version @0 :UInt64;
+  ranks @1 :List(Common.RankTag);       # all ranks, the driver first
   pauseDeadlineMs @2 :UInt32;           # for all ranks to pause
 }
 
 struct Committed {
-  # Driver -> coordinator: every rank computes with `tag`.
-  tag @0 :Common.Tag;
-  pauseNs @1 :UInt64;                   # from all paused to all resumed
+  # Driver -> coordinator: every rank computes with `version`.
+  version @0 :UInt64;
+  pauseNs @1 :UInt64;                   # from the first rank asked to pause to the last one resumed
   way @2 :Common.CommitWay;
 }
 
@@ -295,42 +296,47 @@ struct CommitFailed {
 }
 
 # ------------------------------------------------------------------------------------------------ the ranks of one engine
+#
+# An attempt is the driver's own number for one try at one Commit; it only grows, over restarts too. A rank drops messages
+# of an older attempt. A rank that is paused repeats RankPaused; a driver that does not know the attempt (any more) answers
+# RankResume, so that no rank waits for ever.
 
 struct RankPause {
   # Driver -> rank: close the launch gate before the next step. Answer: RankPaused or RankFailed.
-  tag @0 :Common.Tag;                   # what will be exchanged in; the rank checks that its shadow or live half has it
+  attempt @0 :UInt64;
   deadlineMs @1 :UInt32;
 }
 
 struct RankPaused {
-  # Rank -> driver.
-  tag @0 :Common.Tag;
-  exchanged @1 :Bool;                   # it computes with `tag` already: a repeat after a restart
+  # Rank -> driver, repeated until RankExchange or RankResume.
+  attempt @0 :UInt64;
 }
 
 struct RankExchange {
-  # Driver -> rank, once all have paused. Answer: RankExchanged or RankFailed. A rank that has exchanged answers again.
-  tag @0 :Common.Tag;
+  # Driver -> rank, once all have paused. Answer: RankExchanged or RankFailed. A rank that computes with `tag` already
+  # answers RankExchanged; one that is not paused (it was restarted) pauses first.
+  attempt @0 :UInt64;
+  tag @1 :Common.Tag;                   # of the half to exchange in; another is never exchanged
 }
 
 struct RankExchanged {
   # Rank -> driver.
-  tag @0 :Common.Tag;
+  attempt @0 :UInt64;
 }
 
 struct RankResume {
   # Driver -> rank, once all have exchanged, or none will. Answer: RankResumed.
-  tag @0 :Common.Tag;
+  attempt @0 :UInt64;
 }
 
 struct RankResumed {
   # Rank -> driver.
-  tag @0 :Common.Tag;
+  attempt @0 :UInt64;
 }
 
 struct RankFailed {
   # Rank -> driver, instead of any of the three answers.
-  tag @0 :Common.Tag;
+  attempt @0 :UInt64;
   error @1 :Common.Error;
 }
 

@@ -34,7 +34,8 @@ Overloaded(Functions...) -> Overloaded<Functions...>;
 
 #define WB_COUNT(Type, Field, FIELD) +1
 static_assert(std::variant_size_v<protocol::Body> == 0 WB_FOR_EACH_BODY(WB_COUNT), "bodies.h lacks a message");
-static_assert(std::variant_size_v<protocol::JournalRecord> == 0 WB_FOR_EACH_RECORD(WB_COUNT), "bodies.h lacks a record");
+static_assert(std::variant_size_v<protocol::JournalRecord> == 0 WB_FOR_EACH_RECORD(WB_COUNT),
+              "bodies.h lacks a record");
 #undef WB_COUNT
 
 template <class Segments>
@@ -62,7 +63,8 @@ std::string to_frame(capnp::MallocMessageBuilder& message) {
   if (segments.size() <= kMaxSegments) return join_segments(segments);
   // Large objects leave the ends of segments unused, so a huge message may have needed more: lay it out anew as one.
   std::size_t words = 0;
-  for (const auto& segment : segments) words += segment.size();
+  for (const auto& segment : segments)
+    words += segment.size();
   WB_ASSERT(words < (1ULL << 29), "a message of 4 GiB");
   capnp::MallocMessageBuilder whole(static_cast<unsigned>(words) + 1);
   whole.setRoot(message.getRoot<Root>().asReader());
@@ -92,7 +94,8 @@ base::Status check_frame(std::string_view frame, std::size_t max_bytes) {
   if (frame.size() < words * kWordBytes) {
     return base::fail(ErrorCode::kCorrupted, "a frame of {} bytes ends in its segment table", frame.size());
   }
-  for (std::size_t i = 1; i <= segments; ++i) words += number(i);
+  for (std::size_t i = 1; i <= segments; ++i)
+    words += number(i);
   if (frame.size() != words * kWordBytes) {
     return base::fail(ErrorCode::kCorrupted, "a frame of {} bytes whose segments make up {}", frame.size(),
                       words * kWordBytes);
@@ -162,10 +165,11 @@ protocol::Envelope read_envelope(Reading& in, proto::Envelope::Reader from) {
 
 protocol::JournalRecord read_record(Reading& in, proto::JournalRecord::Reader from) {
   if (from.getRevision() != protocol::kJournalRevision) {
-    in.fail(base::ErrorCode::kUnsupported,
-            fmt::format("a journal record of revision {}; this build reads {}: start the version that wrote the journal, "
-                        "or a newer one",
-                        from.getRevision(), protocol::kJournalRevision));
+    in.fail(
+        base::ErrorCode::kUnsupported,
+        fmt::format("a journal record of revision {}; this build reads {}: start the version that wrote the journal, "
+                    "or a newer one",
+                    from.getRevision(), protocol::kJournalRevision));
     return protocol::Pinned{model::ModelName(""), model::WeightVersion(0), false};
   }
   switch (from.which()) {
@@ -197,7 +201,7 @@ std::string encode(const protocol::Envelope& envelope) {
   to.setRequest(envelope.request);
   auto body = to.getBody();
 #define WB_WRITE(Type, Field, FIELD) [&](const protocol::Type& value) { write(body.init##Field(), value); },
-  std::visit(Overloaded{WB_FOR_EACH_BODY(WB_WRITE)[](const std::monostate&) {}}, envelope.body);
+  std::visit(Overloaded{WB_FOR_EACH_BODY(WB_WRITE)[](const std::monostate&){}}, envelope.body);
 #undef WB_WRITE
   return to_frame<proto::Envelope>(message);
 }
@@ -211,7 +215,7 @@ std::string encode_record(const protocol::JournalRecord& record) {
   auto to = message.initRoot<proto::JournalRecord>();
   to.setRevision(protocol::kJournalRevision);
 #define WB_WRITE(Type, Field, FIELD) [&](const protocol::Type& value) { write(to.init##Field(), value); },
-  std::visit(Overloaded{WB_FOR_EACH_RECORD(WB_WRITE)[](const std::monostate&) {}}, record);
+  std::visit(Overloaded{WB_FOR_EACH_RECORD(WB_WRITE)[](const std::monostate&){}}, record);
 #undef WB_WRITE
   return to_frame<proto::JournalRecord>(message);
 }

@@ -39,6 +39,7 @@ WB_CONVERSION(plan::Bucket, Bucket)
 WB_CONVERSION(plan::SourcePart, SourcePart)
 WB_CONVERSION(plan::SinkPart, SinkPart)
 WB_CONVERSION(protocol::Tag, Tag)
+WB_CONVERSION(protocol::RankTag, RankTag)
 WB_CONVERSION(protocol::Half, Half)
 WB_CONVERSION(protocol::SourceSpec, SourceSpec)
 WB_CONVERSION(protocol::ChannelOffer, ChannelOffer)
@@ -84,14 +85,16 @@ unsigned count_of(const std::vector<T>& values) {
 
 template <class List, class T>
 void write_list(List to, const std::vector<T>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) write(to[i], from[i]);
+  for (unsigned i = 0; i < to.size(); ++i)
+    write(to[i], from[i]);
 }
 template <class T, class List>
 std::vector<T> read_list(Reading& in, List from, const char* field) {
   std::vector<T> values;
   if (!in.admit(from.size(), sizeof(T), field)) return values;
   values.reserve(from.size());
-  for (unsigned i = 0; i < from.size() && in.ok(); ++i) values.push_back(read(in, from[i]));
+  for (unsigned i = 0; i < from.size() && in.ok(); ++i)
+    values.push_back(read(in, from[i]));
   return values;
 }
 
@@ -112,14 +115,16 @@ std::vector<plan::Digest> read_digests(Reading& in, NumberList::Reader from, con
 // Each name is a std::string or Tagged over one.
 template <class Name>
 void write_names(TextList::Builder to, const std::vector<Name>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, name_of(from[i]));
+  for (unsigned i = 0; i < to.size(); ++i)
+    to.set(i, name_of(from[i]));
 }
 template <class Name = std::string>
 std::vector<Name> read_names(Reading& in, TextList::Reader from, const char* field) {
   std::vector<Name> values;
   if (!in.admit(from.size(), sizeof(Name), field)) return values;
   values.reserve(from.size());
-  for (unsigned i = 0; i < from.size() && in.ok(); ++i) values.push_back(Name(in.name(from[i], field)));
+  for (unsigned i = 0; i < from.size() && in.ok(); ++i)
+    values.push_back(Name(in.name(from[i], field)));
   return values;
 }
 void write_texts(TextList::Builder to, const std::vector<std::string>& from);

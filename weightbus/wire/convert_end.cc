@@ -22,69 +22,68 @@ void write(proto::Aborted::Builder /*to*/, const Aborted& /*from*/) {}
 Aborted read(Reading& /*in*/, proto::Aborted::Reader /*from*/) { return {}; }
 
 void write(proto::Commit::Builder to, const Commit& from) {
-  write(to.initTag(), from.tag);
-  write_names(to.initRanks(count_of(from.ranks)), from.ranks);
+  to.setVersion(from.version.value());
+  write_list(to.initRanks(count_of(from.ranks)), from.ranks);
   to.setPauseDeadlineMs(from.pause_deadline_ms);
 }
 
 Commit read(Reading& in, proto::Commit::Reader from) {
-  return {read(in, WB_REQUIRED(in, from, Tag)), read_names<model::MemberId>(in, from.getRanks(), "Commit.ranks"),
+  return {model::WeightVersion(from.getVersion()), read_list<RankTag>(in, from.getRanks(), "Commit.ranks"),
           from.getPauseDeadlineMs()};
 }
 
 void write(proto::Committed::Builder to, const Committed& from) {
-  write(to.initTag(), from.tag);
+  to.setVersion(from.version.value());
   to.setPauseNs(from.pause_ns);
   to.setWay(static_cast<proto::CommitWay>(from.way));
 }
 
 Committed read(Reading& in, proto::Committed::Reader from) {
-  return {read(in, WB_REQUIRED(in, from, Tag)), from.getPauseNs(),
+  return {model::WeightVersion(from.getVersion()), from.getPauseNs(),
           in.enumerant<CommitWay>(static_cast<std::uint16_t>(from.getWay()), "Committed.way")};
 }
 
 void write(proto::CommitFailed::Builder to, const CommitFailed& from) { write(to.initError(), from.error); }
 CommitFailed read(Reading& in, proto::CommitFailed::Reader from) { return {read(in, WB_REQUIRED(in, from, Error))}; }
 
-// ------------------------------------------------------------------------------------------------ the ranks of one engine
+// ------------------------------------------------------------------------------------------------ the ranks of one
+// engine
 
 void write(proto::RankPause::Builder to, const RankPause& from) {
-  write(to.initTag(), from.tag);
+  to.setAttempt(from.attempt);
   to.setDeadlineMs(from.deadline_ms);
 }
 
-RankPause read(Reading& in, proto::RankPause::Reader from) {
-  return {read(in, WB_REQUIRED(in, from, Tag)), from.getDeadlineMs()};
-}
+RankPause read(Reading& /*in*/, proto::RankPause::Reader from) { return {from.getAttempt(), from.getDeadlineMs()}; }
 
-void write(proto::RankPaused::Builder to, const RankPaused& from) {
+void write(proto::RankPaused::Builder to, const RankPaused& from) { to.setAttempt(from.attempt); }
+RankPaused read(Reading& /*in*/, proto::RankPaused::Reader from) { return {from.getAttempt()}; }
+
+void write(proto::RankExchange::Builder to, const RankExchange& from) {
+  to.setAttempt(from.attempt);
   write(to.initTag(), from.tag);
-  to.setExchanged(from.exchanged);
 }
 
-RankPaused read(Reading& in, proto::RankPaused::Reader from) {
-  return {read(in, WB_REQUIRED(in, from, Tag)), from.getExchanged()};
+RankExchange read(Reading& in, proto::RankExchange::Reader from) {
+  return {from.getAttempt(), read(in, WB_REQUIRED(in, from, Tag))};
 }
 
-void write(proto::RankExchange::Builder to, const RankExchange& from) { write(to.initTag(), from.tag); }
-RankExchange read(Reading& in, proto::RankExchange::Reader from) { return {read(in, WB_REQUIRED(in, from, Tag))}; }
+void write(proto::RankExchanged::Builder to, const RankExchanged& from) { to.setAttempt(from.attempt); }
+RankExchanged read(Reading& /*in*/, proto::RankExchanged::Reader from) { return {from.getAttempt()}; }
 
-void write(proto::RankExchanged::Builder to, const RankExchanged& from) { write(to.initTag(), from.tag); }
-RankExchanged read(Reading& in, proto::RankExchanged::Reader from) { return {read(in, WB_REQUIRED(in, from, Tag))}; }
+void write(proto::RankResume::Builder to, const RankResume& from) { to.setAttempt(from.attempt); }
+RankResume read(Reading& /*in*/, proto::RankResume::Reader from) { return {from.getAttempt()}; }
 
-void write(proto::RankResume::Builder to, const RankResume& from) { write(to.initTag(), from.tag); }
-RankResume read(Reading& in, proto::RankResume::Reader from) { return {read(in, WB_REQUIRED(in, from, Tag))}; }
-
-void write(proto::RankResumed::Builder to, const RankResumed& from) { write(to.initTag(), from.tag); }
-RankResumed read(Reading& in, proto::RankResumed::Reader from) { return {read(in, WB_REQUIRED(in, from, Tag))}; }
+void write(proto::RankResumed::Builder to, const RankResumed& from) { to.setAttempt(from.attempt); }
+RankResumed read(Reading& /*in*/, proto::RankResumed::Reader from) { return {from.getAttempt()}; }
 
 void write(proto::RankFailed::Builder to, const RankFailed& from) {
-  write(to.initTag(), from.tag);
+  to.setAttempt(from.attempt);
   write(to.initError(), from.error);
 }
 
 RankFailed read(Reading& in, proto::RankFailed::Reader from) {
-  return {read(in, WB_REQUIRED(in, from, Tag)), read(in, WB_REQUIRED(in, from, Error))};
+  return {from.getAttempt(), read(in, WB_REQUIRED(in, from, Error))};
 }
 
 // ------------------------------------------------------------------------------------------------ retention

@@ -21,15 +21,12 @@ NumbersReserved read(Reading& in, proto::NumbersReserved::Reader from) {
 
 void write(proto::DecidedEngine::Builder to, const DecidedEngine& from) {
   to.setEngine(name_of(from.engine));
-  write_names(to.initRanks(count_of(from.ranks)), from.ranks);
-  write_list(to.initTags(count_of(from.tags)), from.tags);
+  write_list(to.initRanks(count_of(from.ranks)), from.ranks);
 }
 
 DecidedEngine read(Reading& in, proto::DecidedEngine::Reader from) {
-  DecidedEngine engine{model::EngineName(in.name(from.getEngine(), "DecidedEngine.engine")),
-                       read_names<model::MemberId>(in, from.getRanks(), "DecidedEngine.ranks"),
-                       read_list<Tag>(in, from.getTags(), "DecidedEngine.tags")};
-  return engine;
+  return {model::EngineName(in.name(from.getEngine(), "DecidedEngine.engine")),
+          read_list<RankTag>(in, from.getRanks(), "DecidedEngine.ranks")};
 }
 
 void write(proto::Decided::Builder to, const Decided& from) {

@@ -8,26 +8,30 @@
 namespace weightbus::wire {
 
 void write_numbers(NumberList::Builder to, const std::vector<std::uint64_t>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i]);
+  for (unsigned i = 0; i < to.size(); ++i)
+    to.set(i, from[i]);
 }
 
 std::vector<std::uint64_t> read_numbers(Reading& in, NumberList::Reader from, const char* field) {
   std::vector<std::uint64_t> values;
   if (!in.admit(from.size(), sizeof(std::uint64_t), field)) return values;
   values.reserve(from.size());
-  for (auto value : from) values.push_back(value);
+  for (auto value : from)
+    values.push_back(value);
   return values;
 }
 
 void write_versions(NumberList::Builder to, const std::vector<model::WeightVersion>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i].value());
+  for (unsigned i = 0; i < to.size(); ++i)
+    to.set(i, from[i].value());
 }
 
 std::vector<model::WeightVersion> read_versions(Reading& in, NumberList::Reader from, const char* field) {
   std::vector<model::WeightVersion> values;
   if (!in.admit(from.size(), sizeof(model::WeightVersion), field)) return values;
   values.reserve(from.size());
-  for (auto value : from) values.emplace_back(value);
+  for (auto value : from)
+    values.emplace_back(value);
   return values;
 }
 
@@ -46,24 +50,28 @@ std::vector<plan::Digest> read_digests(Reading& in, NumberList::Reader from, con
   }
   if (!in.admit(from.size() / 2, sizeof(plan::Digest), field)) return values;
   values.reserve(from.size() / 2);
-  for (unsigned i = 0; i < from.size(); i += 2) values.push_back(plan::Digest{from[i], from[i + 1]});
+  for (unsigned i = 0; i < from.size(); i += 2)
+    values.push_back(plan::Digest{from[i], from[i + 1]});
   return values;
 }
 
 void write_texts(TextList::Builder to, const std::vector<std::string>& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, name_of(repaired_text(from[i], kMaxTextBytes)));
+  for (unsigned i = 0; i < to.size(); ++i)
+    to.set(i, name_of(repaired_text(from[i], kMaxTextBytes)));
 }
 
 std::vector<std::string> read_texts(Reading& in, TextList::Reader from, const char* field) {
   std::vector<std::string> values;
   if (!in.admit(from.size(), sizeof(std::string), field)) return values;
   values.reserve(from.size());
-  for (unsigned i = 0; i < from.size() && in.ok(); ++i) values.push_back(in.text(from[i], field));
+  for (unsigned i = 0; i < from.size() && in.ok(); ++i)
+    values.push_back(in.text(from[i], field));
   return values;
 }
 
 void write_dims(SizeList::Builder to, const model::Dims& from) {
-  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i]);
+  for (unsigned i = 0; i < to.size(); ++i)
+    to.set(i, from[i]);
 }
 
 model::Dims read_dims(Reading& in, SizeList::Reader from, const char* field) {
@@ -73,7 +81,8 @@ model::Dims read_dims(Reading& in, SizeList::Reader from, const char* field) {
             fmt::format("field {} has {} dimensions; at most {} are allowed", field, from.size(), model::kMaxDims));
     return dims;
   }
-  for (auto value : from) dims.push_back(value);
+  for (auto value : from)
+    dims.push_back(value);
   return dims;
 }
 
@@ -112,6 +121,15 @@ void write(proto::Tag::Builder to, const protocol::Tag& from) {
 protocol::Tag read(Reading& in, proto::Tag::Reader from) {
   return {model::WeightVersion(from.getVersion()), read(in, WB_REQUIRED(in, from, Layout)),
           model::UpdateId(from.getUpdate())};
+}
+
+void write(proto::RankTag::Builder to, const protocol::RankTag& from) {
+  to.setRank(name_of(from.rank));
+  write(to.initTag(), from.tag);
+}
+
+protocol::RankTag read(Reading& in, proto::RankTag::Reader from) {
+  return {model::MemberId(in.name(from.getRank(), "RankTag.rank")), read(in, WB_REQUIRED(in, from, Tag))};
 }
 
 void write(proto::Half::Builder to, const protocol::Half& from) {
@@ -193,7 +211,8 @@ void write(proto::SinkManifest::Builder to, const model::SinkManifest& from) {
   write_list(to.initTensors(count_of(from.tensors)), from.tensors);
   write_slots(to.initSlots(), from.slots);
   auto parameters = to.initParameters(count_of(from.slots));
-  for (unsigned i = 0; i < parameters.size(); ++i) parameters.set(i, name_of(from.slots[i].parameter));
+  for (unsigned i = 0; i < parameters.size(); ++i)
+    parameters.set(i, name_of(from.slots[i].parameter));
   write_numbers(to.initRegionBytes(count_of(from.region_bytes)), from.region_bytes);
   write_list(to.initAliases(count_of(from.aliases)), from.aliases);
   write_names(to.initIgnored(count_of(from.ignored)), from.ignored);
@@ -205,8 +224,8 @@ model::SinkManifest read(Reading& in, proto::SinkManifest::Reader from) {
   manifest.slots = read_slots(in, WB_REQUIRED(in, from, Slots));
   const auto parameters = from.getParameters();
   if (in.ok() && parameters.size() != manifest.slots.size()) {
-    in.fail(base::ErrorCode::kCorrupted, fmt::format("SinkManifest has {} parameters for {} slots", parameters.size(),
-                                                     manifest.slots.size()));
+    in.fail(base::ErrorCode::kCorrupted,
+            fmt::format("SinkManifest has {} parameters for {} slots", parameters.size(), manifest.slots.size()));
   }
   for (unsigned i = 0; i < parameters.size() && in.ok(); ++i) {
     manifest.slots[i].parameter = in.name(parameters[i], "SinkManifest.parameters");

@@ -101,23 +101,22 @@ void write(proto::UpdateStatus::Builder to, const UpdateStatus& from) {
 }
 
 UpdateStatus read(Reading& in, proto::UpdateStatus::Reader from) {
-  UpdateStatus status{
-      model::UpdateId(from.getUpdate()),
-      in.enumerant<UpdateKind>(static_cast<std::uint16_t>(from.getKind()), "UpdateStatus.kind"),
-      in.enumerant<Phase>(static_cast<std::uint16_t>(from.getPhase()), "UpdateStatus.phase"),
-      std::nullopt,
-      model::WeightVersion(from.getTarget()),
-      from.getStartedUnixMs(),
-      from.getStep(),
-      in.text(from.getSource(), "UpdateStatus.source"),
-      read_list<PhaseTime>(in, from.getPhases(), "UpdateStatus.phases"),
-      from.getBytesTotal(),
-      from.getBytesDone(),
-      from.getDigestsCompared(),
-      from.getInstant(),
-      read_list<EngineResult>(in, from.getEngines(), "UpdateStatus.engines"),
-      std::nullopt,
-      std::nullopt};
+  UpdateStatus status{model::UpdateId(from.getUpdate()),
+                      in.enumerant<UpdateKind>(static_cast<std::uint16_t>(from.getKind()), "UpdateStatus.kind"),
+                      in.enumerant<Phase>(static_cast<std::uint16_t>(from.getPhase()), "UpdateStatus.phase"),
+                      std::nullopt,
+                      model::WeightVersion(from.getTarget()),
+                      from.getStartedUnixMs(),
+                      from.getStep(),
+                      in.text(from.getSource(), "UpdateStatus.source"),
+                      read_list<PhaseTime>(in, from.getPhases(), "UpdateStatus.phases"),
+                      from.getBytesTotal(),
+                      from.getBytesDone(),
+                      from.getDigestsCompared(),
+                      from.getInstant(),
+                      read_list<EngineResult>(in, from.getEngines(), "UpdateStatus.engines"),
+                      std::nullopt,
+                      std::nullopt};
   if (from.getHasBase()) status.base = model::WeightVersion(from.getBase());
   if (from.hasError()) status.error = read(in, from.getError());
   if (from.hasPlan()) status.plan = read(in, from.getPlan());

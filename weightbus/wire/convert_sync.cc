@@ -60,10 +60,12 @@ void write(proto::Heartbeat::Builder to, const Heartbeat& from) {
   to.setBoot(from.boot.value());
   to.setBytesDone(from.bytes_done);
   to.setReaders(from.readers);
+  write_list(to.initHalves(count_of(from.halves)), from.halves);
 }
 
-Heartbeat read(Reading& /*in*/, proto::Heartbeat::Reader from) {
-  return {model::BootId(from.getBoot()), from.getBytesDone(), from.getReaders()};
+Heartbeat read(Reading& in, proto::Heartbeat::Reader from) {
+  return {model::BootId(from.getBoot()), from.getBytesDone(), from.getReaders(),
+          read_list<Half>(in, from.getHalves(), "Heartbeat.halves")};
 }
 
 void write(proto::SetQuarantine::Builder to, const SetQuarantine& from) { to.setQuarantined(from.quarantined); }
@@ -167,7 +169,9 @@ PrepareSink read(Reading& in, proto::PrepareSink::Reader from) {
 
 void write(proto::SinkPartMessage::Builder to, const SinkPartMessage& from) { write(to.initPart(), from.part); }
 
-SinkPartMessage read(Reading& in, proto::SinkPartMessage::Reader from) { return {read(in, WB_REQUIRED(in, from, Part))}; }
+SinkPartMessage read(Reading& in, proto::SinkPartMessage::Reader from) {
+  return {read(in, WB_REQUIRED(in, from, Part))};
+}
 
 void write(proto::NeedPart::Builder to, const NeedPart& from) {
   to.setRole(static_cast<proto::SessionRole>(from.role));

@@ -13,8 +13,7 @@ std::size_t dims_words(const model::Box& box, const Dims& strides) {
 
 class TableWriter {
  public:
-  TableWriter(proto::Table::Builder to, std::size_t count, std::size_t words)
-      : words_(to.initWords(checked(words))) {
+  TableWriter(proto::Table::Builder to, std::size_t count, std::size_t words) : words_(to.initWords(checked(words))) {
     to.setCount(static_cast<std::uint32_t>(count));
   }
   void put(std::uint64_t word) { words_.set(next_++, word); }
@@ -24,7 +23,8 @@ class TableWriter {
                                            second_strides << 24));
   }
   void put(const Dims& dims) {
-    for (auto value : dims) put(static_cast<std::uint64_t>(value));
+    for (auto value : dims)
+      put(static_cast<std::uint64_t>(value));
   }
   void put(const model::Box& box) {
     put(box.offset);
@@ -80,16 +80,18 @@ class TableReader {
     // Equal ranks throughout: code that walks a box walks its strides with it.
     const std::uint32_t wanted = rank * (second_strides ? 0x01010101U : 0x00010101U);
     if (in_.ok() && (rank > model::kMaxDims || head.ranks != wanted)) {
-      in_.fail(base::ErrorCode::kCorrupted,
-               fmt::format("a record in the table of {} has dimensions {:#010x}: more than {}, or a box and strides that "
-                           "differ in their number",
-                           what_, head.ranks, model::kMaxDims));
+      in_.fail(
+          base::ErrorCode::kCorrupted,
+          fmt::format("a record in the table of {} has dimensions {:#010x}: more than {}, or a box and strides that "
+                      "differ in their number",
+                      what_, head.ranks, model::kMaxDims));
     }
     return in_.ok() ? head : Head{0, 0};
   }
   Dims take_dims(const Head& head) {
     Dims dims;
-    for (std::uint32_t i = head.ranks & 0xff; i > 0; --i) dims.push_back(static_cast<std::int64_t>(take()));
+    for (std::uint32_t i = head.ranks & 0xff; i > 0; --i)
+      dims.push_back(static_cast<std::int64_t>(take()));
     return dims;
   }
   model::Box take_box(const Head& head) {
@@ -116,7 +118,8 @@ class TableReader {
 
 void write_shards(proto::Table::Builder to, const std::vector<model::Shard>& from) {
   std::size_t words = 0;
-  for (const auto& shard : from) words += 3 + dims_words(shard.box, shard.at.strides);
+  for (const auto& shard : from)
+    words += 3 + dims_words(shard.box, shard.at.strides);
   TableWriter table(to, count_of(from), words);
   for (const auto& shard : from) {
     table.put_head(shard.tensor, shard.box, shard.at.strides);
@@ -146,7 +149,8 @@ std::vector<model::Shard> read_shards(Reading& in, proto::Table::Reader from) {
 
 void write_slots(proto::Table::Builder to, const std::vector<model::Slot>& from) {
   std::size_t words = 0;
-  for (const auto& slot : from) words += 3 + dims_words(slot.box, slot.at.strides);
+  for (const auto& slot : from)
+    words += 3 + dims_words(slot.box, slot.at.strides);
   TableWriter table(to, count_of(from), words);
   for (const auto& slot : from) {
     table.put_head(slot.tensor, slot.box, slot.at.strides);
@@ -181,7 +185,8 @@ std::vector<model::Slot> read_slots(Reading& in, proto::Table::Reader from) {
 
 void write_units(proto::Table::Builder to, const std::vector<plan::DigestUnit>& from) {
   std::size_t words = 0;
-  for (const auto& unit : from) words += 3 + dims_words(unit.box, unit.from.strides);
+  for (const auto& unit : from)
+    words += 3 + dims_words(unit.box, unit.from.strides);
   TableWriter table(to, count_of(from), words);
   for (const auto& unit : from) {
     table.put_head(unit.tensor, unit.box, unit.from.strides);
