@@ -132,10 +132,16 @@ class ShmPull final : public PullSession {
  private:
   base::Status gone() const { return fail(ErrorCode::kUnavailable, "{} serves no longer", source_.value()); }
 
+  // Killed: it could not remove its control page.
+  base::Status died() const {
+    ControlBlock::sweep();
+    return gone();
+  }
+
   // `ask_kernel`: also whether the source's process lives, which costs a system call.
   base::Status serving(bool ask_kernel) const {
     if (control_->state() != ServeState::kServing) return gone();
-    if (ask_kernel && !control_->source_alive()) return gone();
+    if (ask_kernel && !control_->source_alive()) return died();
     return {};
   }
 
@@ -144,7 +150,8 @@ class ShmPull final : public PullSession {
     while (true) {
       const auto state = control_->state();
       if (state == ServeState::kServing) return {};
-      if (state != ServeState::kWaiting || !control_->source_alive()) return gone();
+      if (state != ServeState::kWaiting) return gone();
+      if (!control_->source_alive()) return died();
       WB_TRY(limits.check());
       std::this_thread::sleep_for(limits.wait(pause));
       pause = std::min<base::Duration>(pause * 2, std::chrono::milliseconds(1));

@@ -17,7 +17,8 @@ void run(const std::byte* from, std::int64_t from_stride, std::byte* to, std::in
     std::memcpy(out, &converted, sizeof converted);
   };
   if (from_stride == sizeof(From) && to_stride == sizeof(To)) {  // constant strides: the compiler vectorises this one
-    for (std::uint64_t i = 0; i < count; ++i) one(from + i * sizeof(From), to + i * sizeof(To));
+    for (std::uint64_t i = 0; i < count; ++i)
+      one(from + i * sizeof(From), to + i * sizeof(To));
     return;
   }
   for (std::uint64_t i = 0; i < count; ++i) {

@@ -9,6 +9,7 @@
 #include "weightbus/base/assert.h"
 #include "weightbus/base/checked_math.h"
 #include "weightbus/device/host/cast.h"
+#include "weightbus/device/host/stream_copy.h"
 
 namespace weightbus::device {
 namespace {
@@ -110,6 +111,8 @@ std::optional<CopyOp> make_op(const plan::Fragment& fragment, const plan::Planne
   return op;
 }
 
+constexpr std::size_t kStreamRunBytes = 1024;
+
 template <class Word>
 void copy_strided(const std::byte* from, std::int64_t from_stride, std::byte* to, std::int64_t to_stride,
                   std::uint64_t count) noexcept {
@@ -120,12 +123,14 @@ void copy_strided(const std::byte* from, std::int64_t from_stride, std::byte* to
 }
 
 // `count` elements along the innermost dimension.
-void copy_row(const CopyOp& op, const std::byte* from, std::byte* to, std::uint64_t count) noexcept {
+void copy_row(const CopyOp& op, const std::byte* from, std::byte* to, std::uint64_t count, bool stream) noexcept {
   const auto from_stride = op.from_stride[op.rank - 1];
   const auto to_stride = op.to_stride[op.rank - 1];
   if (op.cast != model::Cast::kNone) return convert(op.cast, from, from_stride, to, to_stride, count);
   if ((from_stride == op.from_size && to_stride == op.to_size) || count == 1) {
-    std::memcpy(to, from, count * op.to_size);
+    const std::size_t bytes = count * op.to_size;
+    if (stream && bytes >= kStreamRunBytes) return stream_copy(to, from, bytes);
+    std::memcpy(to, from, bytes);
     return;
   }
   switch (op.to_size) {
@@ -139,8 +144,8 @@ void copy_row(const CopyOp& op, const std::byte* from, std::byte* to, std::uint6
 
 // Elements [first, last) in row-major order. Addresses are computed as integers, since a biased base may lie outside of
 // its buffer before the offset is added.
-void copy_elements(const CopyOp& op, std::uintptr_t from, std::uintptr_t to, std::uint64_t first,
-                   std::uint64_t last) noexcept {
+void copy_elements(const CopyOp& op, std::uintptr_t from, std::uintptr_t to, std::uint64_t first, std::uint64_t last,
+                   bool stream) noexcept {
   const std::size_t inner = op.rank - 1;
   const auto row = static_cast<std::uint64_t>(op.extent[inner]);
   std::array<std::int64_t, model::kMaxDims> index{};
@@ -157,7 +162,7 @@ void copy_elements(const CopyOp& op, std::uintptr_t from, std::uintptr_t to, std
       source += static_cast<std::uintptr_t>(index[i] * op.from_stride[i]);
       target += static_cast<std::uintptr_t>(index[i] * op.to_stride[i]);
     }
-    copy_row(op, reinterpret_cast<const std::byte*>(source), reinterpret_cast<std::byte*>(target), count);
+    copy_row(op, reinterpret_cast<const std::byte*>(source), reinterpret_cast<std::byte*>(target), count, stream);
     at += count;
     index[inner] = 0;
     for (std::size_t i = inner; i-- > 0;) {
@@ -245,7 +250,7 @@ void copy_piece(std::span<const CopyOp> ops, FromSide from, ToSide to, std::uint
     if (first >= last) continue;
     const auto source = reinterpret_cast<std::uintptr_t>(from.regions[op.from_region]) + op.from_offset - from.bias;
     const auto target = reinterpret_cast<std::uintptr_t>(to.regions[op.to_region]) + op.to_offset - to.bias;
-    copy_elements(op, source, target, first, last);
+    copy_elements(op, source, target, first, last, to.stream);
   }
 }
 
@@ -253,6 +258,7 @@ bool copy_all(std::span<const CopyOp> ops, FromSide from, ToSide to, unsigned th
               const std::function<bool(std::uint64_t)>& proceed) {
   if (ops.empty()) return true;
   const std::uint64_t total = ops.back().payload + ops.back().bytes();
+  to.stream = total >= kStreamBytes;
   const std::uint64_t pieces = (total + kCopyPieceBytes - 1) / kCopyPieceBytes;
   std::atomic<std::uint64_t> next{0};
   std::atomic<bool> stopped{false};
@@ -275,7 +281,8 @@ bool copy_all(std::span<const CopyOp> ops, FromSide from, ToSide to, unsigned th
     }
   }
   work();
-  for (auto& helper : helpers) helper.join();
+  for (auto& helper : helpers)
+    helper.join();
   return !stopped.load();
 }
 

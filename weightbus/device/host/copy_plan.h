@@ -57,8 +57,8 @@ base::Result<std::vector<CopyOp>> make_copy_ops(const plan::Bucket& bucket,
 base::Status check_sources(std::span<const CopyOp> ops, std::span<const std::uint64_t> region_bytes);
 base::Status check_region_count(std::span<const CopyOp> ops, std::size_t from_count, std::size_t to_count);
 
-// One side of a copy: a pointer a region. `bias` is subtracted from every offset: the packed side of a piece that begins
-// at payload position p is a buffer with bias p.
+// One side of a copy: a pointer a region. `bias` is subtracted from every offset: the packed side of a piece that
+// begins at payload position p is a buffer with bias p.
 struct FromSide {
   std::span<const std::byte* const> regions;
   std::uint64_t bias = 0;
@@ -66,6 +66,7 @@ struct FromSide {
 struct ToSide {
   std::span<std::byte* const> regions;
   std::uint64_t bias = 0;
+  bool stream = false;  // write past the caches
 };
 
 // Index of the operation that holds payload position `position`; ops.size() past the end.
@@ -75,6 +76,8 @@ std::size_t find_op(std::span<const CopyOp> ops, std::uint64_t position) noexcep
 void copy_piece(std::span<const CopyOp> ops, FromSide from, ToSide to, std::uint64_t begin, std::uint64_t end) noexcept;
 
 inline constexpr std::uint64_t kCopyPieceBytes = 2U << 20;
+// From this size on a copy writes past the caches: by the time anyone reads it, its beginning would have left them.
+inline constexpr std::uint64_t kStreamBytes = 8U << 20;
 
 // Carries out everything, piece by piece, on `threads` threads (this one among them). After each piece proceed(bytes)
 // is called, from any of them; once it returns false no further piece begins. Returns whether all was done; when it

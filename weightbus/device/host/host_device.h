@@ -15,8 +15,7 @@ class HostDevice final : public Device {
   base::Result<std::unique_ptr<Memory>> import_region(const model::Region& region, bool writable) override;
   void remove(const std::string& name) noexcept override;
   base::Status copy(const plan::Bucket& bucket, std::span<const plan::PlannedTensor> tensors,
-                    std::span<const std::byte* const> from, std::span<std::byte* const> to,
-                    Control& control) override;
+                    std::span<const std::byte* const> from, std::span<std::byte* const> to, Control& control) override;
   base::Status pack(const plan::Bucket& bucket, std::span<const plan::PlannedTensor> tensors,
                     std::span<const std::byte* const> from, std::byte* out) override;
   base::Status unpack(const plan::Bucket& bucket, std::span<const plan::PlannedTensor> tensors, const std::byte* in,

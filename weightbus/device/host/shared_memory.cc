@@ -59,7 +59,8 @@ base::Result<std::uint64_t> available_memory() {
   char line[256];
   unsigned long long kib = 0;
   bool found = false;
-  while (!found && std::fgets(line, sizeof line, file)) found = std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+  while (!found && std::fgets(line, sizeof line, file))
+    found = std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
   std::fclose(file);
   if (!found) return fail(ErrorCode::kInternal, "/proc/meminfo does not say MemAvailable");
   return std::uint64_t{kib} << 10;
@@ -127,7 +128,7 @@ SharedMemory::~SharedMemory() {
 }
 
 base::Result<std::uint64_t> shared_memory_free_bytes() {
-  struct statvfs info{};
+  struct statvfs info {};
   if (::statvfs(kDirectory, &info) != 0) {
     return fail(ErrorCode::kUnavailable, "{} cannot be examined: {}", kDirectory, std::strerror(errno));
   }
@@ -165,7 +166,7 @@ base::Result<std::unique_ptr<SharedMemory>> create_shared_memory(const std::stri
   NameGuard guard(path);
   if (options.huge_pages && bytes > 0) touch_huge(fd.get(), bytes);
   WB_TRY(reserve(fd.get(), name, bytes));
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd.get(), &info) != 0) {
     return fail(ErrorCode::kInternal, "shared memory {} cannot be examined: {}", name, std::strerror(errno));
   }
@@ -190,7 +191,7 @@ base::Result<std::unique_ptr<SharedMemory>> open_shared_memory(const model::Regi
                                              : ErrorCode::kUnavailable;
     return fail(code, "shared memory {} cannot be opened: {}", region.handle, std::strerror(errno));
   }
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd.get(), &info) != 0) {
     return fail(ErrorCode::kInternal, "shared memory {} cannot be examined: {}", region.handle, std::strerror(errno));
   }
@@ -200,8 +201,8 @@ base::Result<std::unique_ptr<SharedMemory>> open_shared_memory(const model::Regi
   }
   // Before mapping: touching a page past the end of an object is a SIGBUS.
   if (!S_ISREG(info.st_mode) || static_cast<std::uint64_t>(info.st_size) != region.bytes) {
-    return fail(ErrorCode::kCorrupted, "shared memory {} has {} bytes, not the {} that its owner stated",
-                region.handle, static_cast<std::uint64_t>(info.st_size), region.bytes);
+    return fail(ErrorCode::kCorrupted, "shared memory {} has {} bytes, not the {} that its owner stated", region.handle,
+                static_cast<std::uint64_t>(info.st_size), region.bytes);
   }
   WB_ASSIGN(std::byte * data, map(fd.get(), region.bytes, writable, region.handle));
   prefault(data, region.bytes, writable, options.populate);
