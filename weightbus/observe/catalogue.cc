@@ -22,15 +22,15 @@ std::string catalogue_markdown() {
       "| --- | --- | --- | --- |\n";
   for (const auto* metric : catalogue::kAll) {
     std::string labels;
-    for (const auto label : metric->labels) labels += fmt::format("{}`{}`", labels.empty() ? "" : ", ", label);
-    text += fmt::format("| `{}` | {} | {} | {} |\n", metric->name, metric_type_name(metric->type), labels,
-                        metric->help);
+    for (const auto label : metric->labels)
+      labels += fmt::format("{}`{}`", labels.empty() ? "" : ", ", label);
+    text +=
+        fmt::format("| `{}` | {} | {} | {} |\n", metric->name, metric_type_name(metric->type), labels, metric->help);
   }
   text += "\nBuckets, in seconds:\n\n";
   for (const auto* metric : catalogue::kAll) {
     if (metric->type != MetricType::kHistogram) continue;
-    text += fmt::format("- `{}`: {}\n", metric->name,
-                        fmt::join(metric->buckets.begin(), metric->buckets.end(), ", "));
+    text += fmt::format("- `{}`: {}\n", metric->name, fmt::join(metric->buckets.begin(), metric->buckets.end(), ", "));
   }
   text +=
       "\nA metric keeps at most 2048 series. Further label values are counted together in one series whose labels are\n"

@@ -18,7 +18,8 @@ class ConstantList {
  public:
   constexpr ConstantList() = default;
   constexpr ConstantList(std::initializer_list<T> values) {
-    for (const T& value : values) values_.at(size_++) = value;  // too many do not compile
+    for (const T& value : values)
+      values_.at(size_++) = value;  // too many do not compile
   }
   constexpr std::size_t size() const { return size_; }
   constexpr const T* begin() const { return values_.data(); }
@@ -38,11 +39,13 @@ struct Descriptor {
 };
 
 struct CounterDescriptor : Descriptor {
-  constexpr CounterDescriptor(std::string_view metric, std::string_view text, ConstantList<std::string_view, 4> names = {})
+  constexpr CounterDescriptor(std::string_view metric, std::string_view text,
+                              ConstantList<std::string_view, 4> names = {})
       : Descriptor{metric, text, names, {}, MetricType::kCounter} {}
 };
 struct GaugeDescriptor : Descriptor {
-  constexpr GaugeDescriptor(std::string_view metric, std::string_view text, ConstantList<std::string_view, 4> names = {})
+  constexpr GaugeDescriptor(std::string_view metric, std::string_view text,
+                            ConstantList<std::string_view, 4> names = {})
       : Descriptor{metric, text, names, {}, MetricType::kGauge} {}
 };
 struct HistogramDescriptor : Descriptor {
@@ -83,14 +86,15 @@ inline constexpr GaugeDescriptor kEngineState{
     "1 for the state that an engine is in (serving, updating, quarantined, lost), 0 for its other states.",
     {"model", "engine", "state"}};
 inline constexpr GaugeDescriptor kStagingBytes{
-    "weightbus_staging_bytes", "Memory reserved for the shadow and for staging, by device (host or a UUID).", {"device"}};
+    "weightbus_staging_bytes",
+    "Memory reserved for the shadow and for staging, by device (host or a UUID).",
+    {"device"}};
 inline constexpr GaugeDescriptor kRetainedBytes{
     "weightbus_retained_bytes", "Bytes of versions kept for rollback, by place (shadow, memory, disk).", {"place"}};
-inline constexpr HistogramDescriptor kEnginePause{
-    "weightbus_engine_pause_seconds",
-    "Pause of an engine at commit, from all ranks paused to all resumed.",
-    kPauseSeconds,
-    {"model"}};
+inline constexpr HistogramDescriptor kEnginePause{"weightbus_engine_pause_seconds",
+                                                  "Pause of an engine at commit, from all ranks paused to all resumed.",
+                                                  kPauseSeconds,
+                                                  {"model"}};
 inline constexpr CounterDescriptor kDigestMismatches{
     "weightbus_digest_mismatches_total",
     "Slots whose written bytes did not match their source. Any increase calls for a look at the hardware.",
@@ -112,8 +116,8 @@ inline constexpr GaugeDescriptor kHeartbeatAge{
     "weightbus_heartbeat_age_seconds", "Time since the last message of a member.", {"member"}};
 inline constexpr GaugeDescriptor kEpoch{"weightbus_epoch",
                                         "Epoch number that this process holds (coordinator) or obeys (agents)."};
-inline constexpr HistogramDescriptor kStoreAppend{
-    "weightbus_store_append_seconds", "Time of a durable append to the journal.", kAppendSeconds};
+inline constexpr HistogramDescriptor kStoreAppend{"weightbus_store_append_seconds",
+                                                  "Time of a durable append to the journal.", kAppendSeconds};
 inline constexpr CounterDescriptor kRestarts{"weightbus_restarts_total",
                                              "Times that the keeper has started its worker again."};
 inline constexpr GaugeDescriptor kReaders{"weightbus_readers", "Clients attached to this agent's arena or source."};
@@ -125,11 +129,11 @@ inline constexpr GaugeDescriptor kBuildInfo{
     "weightbus_build_info", "Always 1; the labels say what runs.", {"version", "commit"}};
 
 inline constexpr std::array<const Descriptor*, 23> kAll{
-    &kUpdates,       &kUpdatePhase,      &kBytes,           &kTransferRate, &kActiveVersion, &kVersionSpread,
-    &kEngineState,   &kStagingBytes,     &kRetainedBytes,   &kEnginePause,  &kDigestMismatches,
-    &kDigestsCompared, &kRetries,        &kAborts,          &kAuthenticationFailures, &kFramesDropped,
-    &kHeartbeatAge,  &kEpoch,            &kStoreAppend,     &kRestarts,     &kReaders,
-    &kChannelSelected, &kBuildInfo};
+    &kUpdates,          &kUpdatePhase,     &kBytes,        &kTransferRate,  &kActiveVersion,
+    &kVersionSpread,    &kEngineState,     &kStagingBytes, &kRetainedBytes, &kEnginePause,
+    &kDigestMismatches, &kDigestsCompared, &kRetries,      &kAborts,        &kAuthenticationFailures,
+    &kFramesDropped,    &kHeartbeatAge,    &kEpoch,        &kStoreAppend,   &kRestarts,
+    &kReaders,          &kChannelSelected, &kBuildInfo};
 
 }  // namespace catalogue
 

@@ -1,13 +1,24 @@
 #include "weightbus/observe/http.h"
 
-#include <arpa/inet.h>
-#include <civetweb.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <list>
+#include <optional>
+#include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "weightbus/base/assert.h"
 #include "weightbus/observe/metrics.h"
@@ -17,103 +28,264 @@ namespace weightbus::observe {
 using base::ErrorCode;
 using base::fail;
 using base::Result;
+using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr const char* kRequestBytesMax = "8192";
+constexpr std::size_t kRequestBytesMax = 8192;
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr int kBacklog = 128;
+
+class OwnedFd {
+ public:
+  explicit OwnedFd(int fd = -1) : fd_(fd) {}
+  ~OwnedFd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// A connection reads one request, writes one answer, and then waits for the client to close: closing first while
+// unread bytes are there would reset the connection and take the answer away.
+struct Connection {
+  enum class State : std::uint8_t { kReading, kWriting, kDraining };
+  OwnedFd socket;
+  Clock::time_point deadline;
+  State state = State::kReading;
+  std::string bytes;  // the request, then the answer
+  std::size_t sent = 0;
+};
 
 const char* reason_phrase(int status) {
   switch (status) {
     case 200: return "OK";
+    case 400: return "Bad Request";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
+    case 431: return "Request Header Fields Too Large";
     case 503: return "Service Unavailable";
     default: return "Status";
   }
 }
 
-}  // namespace
+HttpResponse plain(int status, std::string body) { return {status, "text/plain; charset=utf-8", std::move(body)}; }
 
-struct HttpServer::Impl {
-  static int serve(mg_connection* connection, void* self);
-  HttpResponse respond(const mg_request_info& request) const;
-
-  HttpOptions options;
-  std::map<std::string, HttpHandler> routes;
-  mg_context* context = nullptr;
-  std::uint16_t port = 0;
-};
-
-HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-
-HttpServer::~HttpServer() {
-  if (impl_->context != nullptr) mg_stop(impl_->context);
-}
-
-HttpResponse HttpServer::Impl::respond(const mg_request_info& request) const {
-  const std::string method = request.request_method == nullptr ? "" : request.request_method;
-  if (method != "GET" && method != "HEAD") return {405, "text/plain; charset=utf-8", "use GET or HEAD\n"};
-  const std::string path = request.local_uri == nullptr ? "" : request.local_uri;
-  const auto route = routes.find(path);
-  if (route != routes.end()) return route->second();
-  HttpResponse missing{404, "text/plain; charset=utf-8", "there is:\n"};
-  for (const auto& [known, handler] : routes) missing.body += known + "\n";
-  return missing;
-}
-
-int HttpServer::Impl::serve(mg_connection* connection, void* self) {
-  const auto* request = mg_get_request_info(connection);
-  const auto response = static_cast<const Impl*>(self)->respond(*request);
-  const bool is_head = request->request_method != nullptr && std::strcmp(request->request_method, "HEAD") == 0;
-  const auto head = fmt::format(
+std::string serialize(const HttpResponse& response, bool with_body) {
+  auto text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n"
       "X-Content-Type-Options: nosniff\r\n{}Connection: close\r\n\r\n",
       response.status, reason_phrase(response.status), response.content_type, response.body.size(),
       response.status == 405 ? "Allow: GET, HEAD\r\n" : "");
-  if (mg_write(connection, head.data(), head.size()) > 0 && !is_head && !response.body.empty()) {
-    mg_write(connection, response.body.data(), response.body.size());
+  if (with_body) text += response.body;
+  return text;
+}
+
+struct Request {
+  std::string_view method;
+  std::string_view path;  // without the query
+};
+
+// "GET /path?query HTTP/1.1"; nullopt if it is anything else.
+std::optional<Request> parse_request_line(std::string_view line) {
+  const auto first = line.find(' ');
+  const auto last = line.rfind(' ');
+  if (first == std::string_view::npos || first == last) return std::nullopt;
+  const auto target = line.substr(first + 1, last - first - 1);
+  if (!line.substr(last + 1).starts_with("HTTP/1.") || !target.starts_with('/')) return std::nullopt;
+  const bool printable =
+      std::all_of(target.begin(), target.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  if (!printable) return std::nullopt;
+  return Request{line.substr(0, first), target.substr(0, target.find('?'))};
+}
+
+Result<OwnedFd> listen_on(const HttpOptions& options) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const auto port = std::to_string(options.port);
+  const int found = options.host.empty() ? EAI_NONAME : getaddrinfo(options.host.c_str(), port.c_str(), &hints, &list);
+  if (found != 0) {
+    return fail(ErrorCode::kInvalidArgument, "cannot serve HTTP on '{}': {}", options.host, gai_strerror(found));
   }
-  return response.status;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(list, &freeaddrinfo);
+  OwnedFd socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (list->ai_family == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (socket.get() < 0 || ::bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    const int error = errno;
+    const auto code = error == EADDRINUSE ? ErrorCode::kConflict
+                      : error == EACCES   ? ErrorCode::kPermissionDenied
+                                          : ErrorCode::kInvalidArgument;
+    return fail(code, "cannot serve HTTP on {} port {}: {}", options.host, options.port, std::strerror(error));
+  }
+  return socket;
+}
+
+std::uint16_t bound_port(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  WB_ASSERT(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0, "the socket is bound");
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+  void run();
+  void accept_all(Clock::time_point now);
+  // False: the connection is over.
+  bool advance(Connection& connection);
+  bool read_request(Connection& connection);
+  bool write_answer(Connection& connection);
+  void answer(Connection& connection, const HttpResponse& response, bool with_body = true);
+  void dispatch(Connection& connection, std::string_view request_line);
+
+  HttpOptions options;
+  std::map<std::string, HttpHandler> routes;
+  OwnedFd listener;
+  OwnedFd stop;
+  std::uint16_t port = 0;
+  std::list<Connection> connections;  // the oldest first
+  Clock::time_point accept_after{};   // out of descriptors until then
+  std::thread thread;
+};
+
+void HttpServer::Impl::run() {
+  while (true) {
+    const auto now = Clock::now();
+    const bool accepting = now >= accept_after;
+    auto until = accepting ? Clock::time_point::max() : accept_after;
+    std::vector<pollfd> watched{{stop.get(), POLLIN, 0},
+                                {listener.get(), static_cast<short>(accepting ? POLLIN : 0), 0}};
+    for (const auto& connection : connections) {
+      const bool writing = connection.state == Connection::State::kWriting;
+      watched.push_back({connection.socket.get(), static_cast<short>(writing ? POLLOUT : POLLIN), 0});
+      until = std::min(until, connection.deadline);
+    }
+    int wait_ms = -1;
+    if (until != Clock::time_point::max()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
+      wait_ms = static_cast<int>(std::clamp<std::int64_t>(left, 0, 60000));
+    }
+    if (::poll(watched.data(), watched.size(), wait_ms) < 0 && errno != EINTR) return;
+    if (watched[0].revents != 0) return;
+
+    const auto after = Clock::now();
+    std::size_t at = 2;
+    for (auto connection = connections.begin(); connection != connections.end(); ++at) {
+      const bool over = connection->deadline <= after || (watched[at].revents != 0 && !advance(*connection));
+      connection = over ? connections.erase(connection) : std::next(connection);
+    }
+    if (watched[1].revents != 0) accept_all(after);
+  }
+}
+
+void HttpServer::Impl::accept_all(Clock::time_point now) {
+  for (int i = 0; i < kBacklog; ++i) {
+    OwnedFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket.get() < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) accept_after = now + kAcceptPause;
+      if (errno != ECONNABORTED && errno != EINTR) return;
+      continue;
+    }
+    if (connections.size() >= options.connections_max) connections.pop_front();
+    connections.push_back({std::move(socket), now + options.exchange_timeout, Connection::State::kReading, {}, 0});
+  }
+}
+
+bool HttpServer::Impl::advance(Connection& connection) {
+  switch (connection.state) {
+    case Connection::State::kReading: return read_request(connection);
+    case Connection::State::kWriting: return write_answer(connection);
+    case Connection::State::kDraining: break;
+  }
+  std::array<char, 4096> unread{};
+  const auto got = ::recv(connection.socket.get(), unread.data(), unread.size(), 0);
+  return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+bool HttpServer::Impl::read_request(Connection& connection) {
+  std::array<char, 4096> buffer{};
+  const auto got = ::recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
+  if (got < 0) return errno == EAGAIN || errno == EINTR;
+  if (got == 0) return false;
+  auto& bytes = connection.bytes;
+  bytes.append(buffer.data(), static_cast<std::size_t>(got));
+  const auto end = bytes.find("\r\n\r\n");
+  if (end == std::string::npos || end > kRequestBytesMax) {
+    if (bytes.size() > kRequestBytesMax) answer(connection, plain(431, "the request is over 8 KiB\n"));
+  } else {
+    dispatch(connection, std::string_view(bytes).substr(0, bytes.find("\r\n")));
+  }
+  return connection.state == Connection::State::kReading || write_answer(connection);
+}
+
+void HttpServer::Impl::dispatch(Connection& connection, std::string_view request_line) {
+  const auto request = parse_request_line(request_line);
+  if (!request) return answer(connection, plain(400, "not an HTTP request\n"));
+  if (request->method != "GET" && request->method != "HEAD") {
+    return answer(connection, plain(405, "use GET or HEAD\n"));
+  }
+  const bool with_body = request->method == "GET";
+  const auto route = routes.find(std::string(request->path));
+  if (route != routes.end()) return answer(connection, route->second(), with_body);
+  std::string known = "there is:\n";
+  for (const auto& [path, handler] : routes)
+    known += path + "\n";
+  answer(connection, plain(404, std::move(known)), with_body);
+}
+
+void HttpServer::Impl::answer(Connection& connection, const HttpResponse& response, bool with_body) {
+  connection.bytes = serialize(response, with_body);
+  connection.state = Connection::State::kWriting;
+}
+
+bool HttpServer::Impl::write_answer(Connection& connection) {
+  while (connection.sent < connection.bytes.size()) {
+    const auto rest = std::string_view(connection.bytes).substr(connection.sent);
+    const auto wrote = ::send(connection.socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (wrote < 0) return errno == EAGAIN || errno == EINTR;
+    connection.sent += static_cast<std::size_t>(wrote);
+  }
+  ::shutdown(connection.socket.get(), SHUT_WR);
+  connection.state = Connection::State::kDraining;
+  return true;
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  impl_->thread = std::thread([self = impl_.get()] { self->run(); });
+}
+
+HttpServer::~HttpServer() {
+  const std::uint64_t one = 1;
+  WB_ASSERT(::write(impl_->stop.get(), &one, sizeof one) == sizeof one, "cannot stop the HTTP thread");
+  impl_->thread.join();
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, std::map<std::string, HttpHandler> routes) {
-  in6_addr v6{};
-  in_addr v4{};
-  const bool is_v6 = inet_pton(AF_INET6, options.host.c_str(), &v6) == 1;
-  if (!is_v6 && inet_pton(AF_INET, options.host.c_str(), &v4) != 1) {
-    return fail(ErrorCode::kInvalidArgument, "cannot serve HTTP on '{}': give an IP address", options.host);
-  }
-  WB_ASSERT(options.threads > 0, "a server needs a thread");
+  WB_ASSERT(options.connections_max > 0, "a server needs a connection");
   auto impl = std::make_unique<Impl>();
+  WB_ASSIGN(impl->listener, listen_on(options));
+  impl->stop = OwnedFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (impl->stop.get() < 0) {
+    return fail(ErrorCode::kResourceExhausted, "cannot serve HTTP: {}", std::strerror(errno));
+  }
+  impl->port = bound_port(impl->listener.get());
   impl->options = std::move(options);
   impl->routes = std::move(routes);
-
-  const auto address = fmt::format("{}{}{}:{}", is_v6 ? "[" : "", impl->options.host, is_v6 ? "]" : "",
-                                   impl->options.port);
-  const auto timeout = std::to_string(std::max<std::int64_t>(impl->options.request_timeout / base::Millis(1), 1));
-  const auto threads = std::to_string(impl->options.threads);
-  const std::array<const char*, 13> settings{"listening_ports",    address.c_str(),  "num_threads",      threads.c_str(),
-                                             "request_timeout_ms", timeout.c_str(),  "max_request_size", kRequestBytesMax,
-                                             "enable_keep_alive",  "no",             "linger_timeout_ms", "0",
-                                             nullptr};
-  std::array<char, 256> text{};
-  mg_error_data error{};
-  error.text = text.data();
-  error.text_buffer_size = text.size();
-  mg_init_data init{};
-  static constexpr mg_callbacks kNoCallbacks{};
-  init.callbacks = &kNoCallbacks;
-  init.configuration_options = const_cast<const char**>(settings.data());
-  errno = 0;
-  impl->context = mg_start2(&init, &error);
-  if (impl->context == nullptr) {
-    return fail(errno == EADDRINUSE ? ErrorCode::kConflict : ErrorCode::kInvalidArgument,
-                "cannot serve HTTP on {}: {}", address, text[0] == '\0' ? "unknown reason" : text.data());
-  }
-  mg_set_request_handler(impl->context, "/", &Impl::serve, impl.get());
-  std::array<mg_server_port, 1> ports{};
-  WB_ASSERT(mg_get_server_ports(impl->context, 1, ports.data()) == 1, "the server listens on one port");
-  impl->port = static_cast<std::uint16_t>(ports[0].port);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

@@ -1,4 +1,5 @@
-// A small HTTP server for metrics, probes and later a page: GET and HEAD only.
+// A small HTTP server for metrics, probes and later a page: GET and HEAD only. Our own, since the server that
+// distributions ship with prometheus-cpp listens on IPv4 only and takes seconds to stop.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +22,24 @@ struct HttpResponse {
   std::string body;
 };
 
-// Called from the server's threads, several at a time; must not block.
+// Called from the server's one thread; must not block.
 using HttpHandler = std::function<HttpResponse()>;
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // an address, without brackets
-  std::uint16_t port = 0;          // 0 picks one
-  base::Duration request_timeout = base::Millis(5000);  // for a whole request to arrive
-  int threads = 4;                 // connections served at a time; a slow client holds one for request_timeout
+  std::string host = "127.0.0.1";                        // an address without brackets, or a name
+  std::uint16_t port = 0;                                // 0 picks one
+  base::Duration exchange_timeout = base::Millis(5000);  // from accepting a connection to its last byte
+  std::size_t connections_max = 64;  // one more closes the oldest, so that slow clients keep nobody out
 };
 
 // Requests are bounded to 8 KiB; a connection is closed after one answer.
 class HttpServer {
  public:
-  // Routes by exact path ("/metrics"); "/" only matches itself. The socket listens when this returns. kConflict if the
+  // Routes by exact path ("/metrics"), without the query. The socket listens when this returns. kConflict if the
   // address is taken, kInvalidArgument if it is none of this machine's.
   static base::Result<std::unique_ptr<HttpServer>> start(HttpOptions options,
                                                          std::map<std::string, HttpHandler> routes);
-  // Ends when the running handlers have.
+  // Closes every connection.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -152,8 +152,10 @@ void log(Level level, std::string_view event, Fields fields) {
 std::string format_text(std::string_view time, Level level, std::string_view event, Fields fields,
                         const std::vector<Field>& common) {
   auto line = fmt::format("{} {:<5} {}", time, level_name(level), event);
-  for (const auto& field : fields) append_text(line, field);
-  for (const auto& field : common) append_text(line, field);
+  for (const auto& field : fields)
+    append_text(line, field);
+  for (const auto& field : common)
+    append_text(line, field);
   return line;
 }
 
@@ -161,8 +163,10 @@ std::string format_json(std::string_view time, Level level, std::string_view eve
                         const std::vector<Field>& common) {
   auto line = fmt::format("{{\"time\":{},\"level\":\"{}\",\"event\":{}", quoted(std::string(time)), level_name(level),
                           quoted(std::string(event)));
-  for (const auto& field : common) append_json(line, field);
-  for (const auto& field : fields) append_json(line, field);
+  for (const auto& field : common)
+    append_json(line, field);
+  for (const auto& field : fields)
+    append_json(line, field);
   return line + "}";
 }
 

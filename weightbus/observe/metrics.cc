@@ -22,7 +22,8 @@ LabelMap checked_labels(const Descriptor& metric, Labels labels) {
   LabelMap result;
   for (const auto& label : labels) {
     bool known = false;
-    for (const auto name : metric.labels) known = known || name == label.name;
+    for (const auto name : metric.labels)
+      known = known || name == label.name;
     WB_ASSERT(known, "a label that the catalogue does not give this metric");
     result.emplace(label.name, label.value);
   }
@@ -34,7 +35,8 @@ LabelMap checked_labels(const Descriptor& metric, Labels labels) {
 // Unambiguous: values are preceded by their lengths.
 std::string series_key(const LabelMap& labels) {
   std::string key;
-  for (const auto& [name, value] : labels) key += std::to_string(value.size()) + ":" + value;
+  for (const auto& [name, value] : labels)
+    key += std::to_string(value.size()) + ":" + value;
   return key;
 }
 
@@ -48,7 +50,8 @@ struct Series {
     auto key = series_key(labels);
     if (const auto place = by_key.find(key); place != by_key.end()) return *place->second;
     if (by_key.size() >= Metrics::kSeriesMax) {
-      for (auto& [name, value] : labels) value = "other";
+      for (auto& [name, value] : labels)
+        value = "other";
       key = series_key(labels);
     }
     auto& made = family->Add(labels, std::forward<Args>(args)...);

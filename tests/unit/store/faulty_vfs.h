@@ -18,9 +18,9 @@ class FaultyVfs {
   static constexpr std::int64_t kNever = -1;
   // How many more calls succeed before every later one fails.
   std::int64_t syncs_left = kNever;
-  std::int64_t writes_left = kNever;    // then SQLITE_IOERR_WRITE, after half of the bytes
+  std::int64_t writes_left = kNever;      // then SQLITE_IOERR_WRITE, after half of the bytes
   std::int64_t disk_full_after = kNever;  // writes; then SQLITE_FULL, after half of the bytes
-  std::int64_t syncs = 0;               // seen so far
+  std::int64_t syncs = 0;                 // seen so far
   std::int64_t writes = 0;
 };
 

@@ -247,7 +247,8 @@ std::string payload_of(std::uint64_t index) {
   std::uint64_t count = (*store)->read(0)->size();
   while (true) {
     std::vector<std::string> group;
-    for (int i = 0; i < 3; ++i) group.push_back(payload_of(++count));
+    for (int i = 0; i < 3; ++i)
+      group.push_back(payload_of(++count));
     if (!(*store)->append(group)) _exit(4);
     if (::write(pipe, &count, sizeof count) != sizeof count) _exit(5);
   }
@@ -273,12 +274,14 @@ TEST_F(SqliteStoreTest, KillAtAnyWriteLosesNothingThatWasAcknowledged) {
       acknowledged = count;
     }
     volatile std::uint64_t spin = prng.below(round % 4 == 0 ? 20'000'000 : 400'000);
-    while (spin > 0) spin = spin - 1;
+    while (spin > 0)
+      spin = spin - 1;
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the writer ended by itself: " << WEXITSTATUS(status);
-    while (::read(ends[0], &count, sizeof count) == static_cast<ssize_t>(sizeof count)) acknowledged = count;
+    while (::read(ends[0], &count, sizeof count) == static_cast<ssize_t>(sizeof count))
+      acknowledged = count;
     ::close(ends[0]);
 
     auto store = SqliteStore::open(path_);

@@ -126,7 +126,8 @@ Status SqliteStore::Impl::check_revision() {
   if (revision > kStoreRevision) {
     return fail(ErrorCode::kUnsupported,
                 "the journal {} has revision {}, and this software knows up to {}: start the newer Weightbus that "
-                "wrote it; nothing was changed", database.path(), revision, kStoreRevision);
+                "wrote it; nothing was changed",
+                database.path(), revision, kStoreRevision);
   }
   return {};
 }
@@ -138,8 +139,7 @@ Result<bool> SqliteStore::Impl::make_tables() {
   if (tables != 0) return false;
   WB_ASSIGN(const auto fresh, random_uuid());
   WB_TRY(database.execute(kSchema));
-  const auto pragmas =
-      fmt::format("PRAGMA application_id={}; PRAGMA user_version={};", kApplicationId, kStoreRevision);
+  const auto pragmas = fmt::format("PRAGMA application_id={}; PRAGMA user_version={};", kApplicationId, kStoreRevision);
   WB_TRY(database.execute(pragmas.c_str()));
   Statement insert(database, "INSERT INTO journal VALUES (?)");
   const auto text = fresh.to_string();

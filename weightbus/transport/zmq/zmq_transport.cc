@@ -31,7 +31,8 @@ constexpr int kConnectTimeoutMs = 3000;
 constexpr int kLingerMs = 1000;
 constexpr int kReconnectMinMs = 50;
 constexpr int kReconnectMaxMs = 2000;
-// libzmq's limit counts the envelope that CURVE puts around a frame (33 bytes); frames are measured again when received.
+// libzmq's limit counts the envelope that CURVE puts around a frame (33 bytes); frames are measured again when
+// received.
 constexpr std::size_t kCurveOverheadBytes = 64;
 // ZMQ_ZAP_ENFORCE_DOMAIN: zmq.h shows it to users of its draft interface only, and the library knows it always.
 constexpr int kZapEnforceDomain = 93;
@@ -133,7 +134,7 @@ struct ZmqTransport::Impl {
   Connection listener;
   std::map<std::string, Connection> dealers;
   std::unordered_map<std::string, std::string> peer_keys;  // by routing id, of peers that have sent something
-  std::string last_served;                                  // takes turns: the dealer after this one is next
+  std::string last_served;                                 // takes turns: the dealer after this one is next
   std::uint64_t monitors_made = 0;
 };
 
@@ -207,7 +208,8 @@ Result<std::string> ZmqTransport::bind(const std::string& endpoint) {
   if (!impl_->options.keys && !resolved.is_loopback()) {
     return fail(ErrorCode::kPermissionDenied,
                 "will not listen on {} without keys: plain sockets are for loopback only; make keys with "
-                "'weightbus keys new'", endpoint);
+                "'weightbus keys new'",
+                endpoint);
   }
   const std::lock_guard lock(impl_->mutex);
   WB_TRY(impl_->open_listener());
@@ -260,8 +262,10 @@ Status ZmqTransport::connect(const std::string& connection, const std::string& e
   }
   if (parsed.host == "localhost") parsed.host = "127.0.0.1";  // as the listener reads it
   if (peer_key.empty() && !parsed.is_loopback()) {
-    return fail(ErrorCode::kPermissionDenied, "will not connect to {} without its public key: plain sockets are for "
-                "loopback only", endpoint);
+    return fail(ErrorCode::kPermissionDenied,
+                "will not connect to {} without its public key: plain sockets are for "
+                "loopback only",
+                endpoint);
   }
   if (!peer_key.empty() && !impl_->options.keys) {
     return fail(ErrorCode::kInvalidArgument, "cannot connect to {} by its key without a key pair of our own", endpoint);
@@ -393,7 +397,8 @@ std::optional<Received> ZmqTransport::Impl::take_from_dealer(const std::string& 
 // Monitors first: they are few and small. Then one frame, taking turns between the listener and the dealers.
 std::optional<Received> ZmqTransport::Impl::take_next() {
   if (listener.monitor) read_monitor(listener, true);
-  for (auto& [name, connection] : dealers) read_monitor(connection, false);
+  for (auto& [name, connection] : dealers)
+    read_monitor(connection, false);
   recover_connections(SteadyClock::now());
 
   auto next = dealers.upper_bound(last_served);
@@ -455,13 +460,13 @@ std::vector<pollfd> ZmqTransport::Impl::descriptors(SteadyClock::time_point& unt
     if (connection.rebuild_at) until = std::min(until, *connection.rebuild_at);
   };
   if (listener.socket) add(listener);
-  for (const auto& [name, connection] : dealers) add(connection);
+  for (const auto& [name, connection] : dealers)
+    add(connection);
   return result;
 }
 
 std::optional<Received> ZmqTransport::receive(base::Duration timeout) {
-  const auto deadline =
-      SteadyClock::now() + std::clamp<base::Duration>(timeout, base::Duration::zero(), kWaitMax);
+  const auto deadline = SteadyClock::now() + std::clamp<base::Duration>(timeout, base::Duration::zero(), kWaitMax);
   while (true) {
     if (impl_->woken.exchange(false)) return std::nullopt;
     auto until = deadline;
