@@ -277,7 +277,10 @@ Status SqliteStore::renew(base::Duration lease) {
     WB_ASSIGN(const auto current, impl.lease());
     return impl.set_lease(current.epoch, current.holder, expiry(impl.options.unix_ms(), lease));
   });
-  WB_TRY(impl.database.execute("PRAGMA synchronous=FULL"));
+  if (const auto full = impl.database.execute("PRAGMA synchronous=FULL"); !full) {
+    impl.unknown = full.error();  // or the next append would not wait for the disk
+    return full;
+  }
   return status;
 }
 
