@@ -27,7 +27,8 @@ class StateStore {
   virtual base::Hash128 journal() const = 0;
   // Becomes the writer: takes the next epoch number (previous + 1, or at least `minimum`) for this lease.
   // kConflict names the holder when another writer's lease has not run out, unless its process is known to have ended.
-  virtual base::Result<model::Epoch> acquire(const std::string& holder, base::Duration lease, std::uint64_t minimum) = 0;
+  virtual base::Result<model::Epoch> acquire(const std::string& holder, base::Duration lease,
+                                             std::uint64_t minimum) = 0;
   virtual base::Status renew(base::Duration lease) = 0;  // kStale when another epoch has been acquired
   virtual void release() noexcept = 0;
   // Appends durably (on disk before it returns) if our epoch is still the newest; kStale otherwise, nothing written.

@@ -135,8 +135,10 @@ Result<KeyPair> generate_keys() {
 Status save_keys(const std::string& path, const KeyPair& keys) {
   const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.fd() < 0) return file_error("create", path, errno);
-  const auto text = fmt::format("# Weightbus key pair. The secret proves who this member is: keep the file private.\n"
-                                "public {}\nsecret {}\n", keys.public_key, keys.secret_key);
+  const auto text = fmt::format(
+      "# Weightbus key pair. The secret proves who this member is: keep the file private.\n"
+      "public {}\nsecret {}\n",
+      keys.public_key, keys.secret_key);
   auto written = write_all(file.fd(), text, path);
   if (!written) ::unlink(path.c_str());
   return written;
@@ -181,7 +183,8 @@ Result<model::Role> parse_role(std::string_view text) {
        {model::Role::kShardAgent, model::Role::kEngineAgent, model::Role::kAdmin, model::Role::kCoordinator}) {
     if (text == role_name(role)) return role;
   }
-  return fail(ErrorCode::kInvalidArgument, "'{}' is no role; use shard-agent, engine-agent, admin or coordinator", text);
+  return fail(ErrorCode::kInvalidArgument, "'{}' is no role; use shard-agent, engine-agent, admin or coordinator",
+              text);
 }
 
 Result<AllowList> AllowList::parse(std::string_view text, const std::string& name) {

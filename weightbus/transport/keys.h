@@ -25,7 +25,8 @@ bool is_key(std::string_view text) noexcept;
 base::Result<KeyPair> generate_keys();
 // Writes a new file that only its owner may read (mode 0600). kConflict if the file exists: keys are never overwritten.
 base::Status save_keys(const std::string& path, const KeyPair& keys);
-// kPermissionDenied if others may read the file; kCorrupted if it is no key file or the two keys do not belong together.
+// kPermissionDenied if others may read the file; kCorrupted if it is no key file or the two keys do not belong
+// together.
 base::Result<KeyPair> load_keys(const std::string& path);
 
 struct AllowEntry {

@@ -20,8 +20,8 @@ inline constexpr std::size_t kMaxFrameBytes = 4U << 20;
 struct Received {
   std::string connection;
   struct Identity {
-    std::string key;                 // the Z85 public key
-    model::MemberId member;          // the name the allow-list binds it to ("*" for any name of its role)
+    std::string key;         // the Z85 public key
+    model::MemberId member;  // the name the allow-list binds it to ("*" for any name of its role)
     model::Role role;
   };
   std::optional<Identity> identity;
@@ -41,8 +41,8 @@ class Transport {
   virtual base::Status connect(const std::string& connection, const std::string& endpoint,
                                const std::string& peer_key) = 0;
   virtual void disconnect(const std::string& connection) = 0;
-  // Queues a frame on a connection: one made by connect(), or one that a Received named. kUnavailable when it is gone or
-  // its queue is full (nothing blocks); kInvalidArgument over kMaxFrameBytes.
+  // Queues a frame on a connection: one made by connect(), or one that a Received named. kUnavailable when it is gone
+  // or its queue is full (nothing blocks); kInvalidArgument over kMaxFrameBytes.
   virtual base::Status send(const std::string& connection, std::string_view frame) = 0;
   // The next frame, or nullopt at the timeout or after wake().
   virtual std::optional<Received> receive(base::Duration timeout) = 0;

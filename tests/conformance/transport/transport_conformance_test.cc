@@ -109,7 +109,8 @@ TEST_P(TransportConformance, FramesArriveWholeAndInOrder) {
   constexpr std::size_t kFrames = 300;
   const auto size = [](std::size_t i) { return i * i * 7 % 50000; };
   std::thread sender([&] {
-    for (std::size_t i = 0; i < kFrames; ++i) send_patiently(*client, "coordinator", numbered(i, size(i)));
+    for (std::size_t i = 0; i < kFrames; ++i)
+      send_patiently(*client, "coordinator", numbered(i, size(i)));
   });
   for (std::size_t i = 0; i < kFrames; ++i) {
     const auto received = listener_->receive(kLong);
@@ -198,7 +199,8 @@ TEST_P(TransportConformance, AFullQueueIsUnavailableAndNothingBlocks) {
   auto client = connected_client();
   listener_.reset();
   base::Status sent;
-  for (int i = 0; sent && i < 100000; ++i) sent = client->send("coordinator", "nobody reads this");
+  for (int i = 0; sent && i < 100000; ++i)
+    sent = client->send("coordinator", "nobody reads this");
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code, ErrorCode::kUnavailable);
 }
@@ -226,7 +228,8 @@ TEST_P(TransportConformance, AnEndpointInUseIsAConflict) {
 }
 
 TEST_P(TransportConformance, BadEndpointsAndNamesAreRefused) {
-  for (const char* bad : {"", "tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:70000", "http://x:1", "ipc://", "tcp://::1:5"}) {
+  for (const char* bad :
+       {"", "tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:70000", "http://x:1", "ipc://", "tcp://::1:5"}) {
     EXPECT_EQ(listener_->bind(bad).error().code, ErrorCode::kInvalidArgument) << bad;
     EXPECT_EQ(listener_->connect("c", bad, "").error().code, ErrorCode::kInvalidArgument) << bad;
   }
@@ -293,7 +296,8 @@ TEST_P(TransportConformance, ManyThreadsSendWhileOneReceives) {
   // The listener answers each frame from this thread; the client reads answers in another.
   std::atomic<std::size_t> answers{0};
   std::thread reader([&] {
-    while (answers < kThreads * kFrames && client->receive(kLong)) ++answers;
+    while (answers < kThreads * kFrames && client->receive(kLong))
+      ++answers;
   });
   std::map<std::string, std::size_t> next;
   for (std::size_t i = 0; i < kThreads * kFrames; ++i) {
@@ -305,7 +309,8 @@ TEST_P(TransportConformance, ManyThreadsSendWhileOneReceives) {
     EXPECT_EQ(received->frame.substr(slash + 1), std::to_string(next[thread]++));
     send_patiently(*listener_, received->connection, received->frame);
   }
-  for (auto& sender : senders) sender.join();
+  for (auto& sender : senders)
+    sender.join();
   reader.join();
   EXPECT_EQ(answers, kThreads * kFrames);
 }

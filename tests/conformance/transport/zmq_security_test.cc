@@ -24,7 +24,8 @@ constexpr auto kStep = base::Millis(20);
 
 AllowList allow(std::initializer_list<AllowEntry> entries) {
   std::string text;
-  for (const auto& entry : entries) text += allow_line(entry) + "\n";
+  for (const auto& entry : entries)
+    text += allow_line(entry) + "\n";
   return AllowList::parse(text, "test").value();
 }
 
@@ -175,7 +176,8 @@ TEST(ZmqSecurity, AKeyThatIsNotListedGetsInOnceItIs) {
   const auto endpoint = listener->bind("tcp://127.0.0.1:*").value();
   auto client = with_keys(member);
   ASSERT_TRUE(client->connect("c", endpoint, keys.public_key));
-  while (listener->drops().authentication == 0) EXPECT_FALSE(exchange(*client, *listener, "let me in", 1));
+  while (listener->drops().authentication == 0)
+    EXPECT_FALSE(exchange(*client, *listener, "let me in", 1));
   listener->set_allow_list(allow({entry(member, "e0")}));
   EXPECT_TRUE(exchange(*client, *listener, "let me in"));
 }
@@ -191,7 +193,8 @@ TEST(ZmqSecurity, ARemovedKeyIsCutOff) {
   ASSERT_TRUE(listener->send(received->connection, "reply"));
   listener->set_allow_list({});
   EXPECT_EQ(listener->send(received->connection, "secret").error().code, ErrorCode::kUnavailable);
-  while (listener->drops().authentication == 0) EXPECT_FALSE(exchange(*client, *listener, "after", 1));
+  while (listener->drops().authentication == 0)
+    EXPECT_FALSE(exchange(*client, *listener, "after", 1));
 }
 
 TEST(ZmqSecurity, NoKeyAndTheWrongListenerKeyAreRefusedAndCounted) {
@@ -201,13 +204,15 @@ TEST(ZmqSecurity, NoKeyAndTheWrongListenerKeyAreRefusedAndCounted) {
   const auto endpoint = listener->bind("tcp://127.0.0.1:*").value();
   auto keyless = ZmqTransport::create({}).value();
   ASSERT_TRUE(keyless->connect("c", endpoint, ""));
-  while (listener->drops().authentication == 0) EXPECT_FALSE(exchange(*keyless, *listener, "no key", 1));
+  while (listener->drops().authentication == 0)
+    EXPECT_FALSE(exchange(*keyless, *listener, "no key", 1));
   keyless.reset();
 
   const auto counted = listener->drops().authentication;
   auto misled = with_keys(member);
   ASSERT_TRUE(misled->connect("c", endpoint, generate_keys()->public_key));
-  while (listener->drops().authentication == counted) EXPECT_FALSE(exchange(*misled, *listener, "wrong key", 1));
+  while (listener->drops().authentication == counted)
+    EXPECT_FALSE(exchange(*misled, *listener, "wrong key", 1));
   misled.reset();
 
   auto client = with_keys(member);
@@ -242,7 +247,8 @@ void garbage_disturbs_nobody(ZmqTransport& listener, ZmqTransport& client, const
     std::string bytes(round % 2 == 0 ? kSignature : std::string_view("\x01\x00", 2));
     if (round % 4 == 0) bytes += std::string_view("\x03\x00NULL", 6);
     const auto extra = prng.below(5000);
-    for (std::uint64_t i = 0; i < extra; ++i) bytes += static_cast<char>(prng.next());
+    for (std::uint64_t i = 0; i < extra; ++i)
+      bytes += static_cast<char>(prng.next());
     stranger.write(bytes);
     ::shutdown(stranger.fd(), SHUT_WR);
     const auto received = exchange(client, listener, "go on");
@@ -283,7 +289,8 @@ TEST(ZmqSecurity, AStrangerOnThePortIsSurvived) {
         peer.drain();
         closed = true;
       });
-      while (!closed) static_cast<void>(client->receive(kStep));
+      while (!closed)
+        static_cast<void>(client->receive(kStep));
       reader.join();
       // Made anew by receive(), which is what the next accept() waits for.
       if (i < 2) static_cast<void>(client->receive(base::Millis(100)));

@@ -87,7 +87,8 @@ Status MemoryStore::append(const std::vector<std::string>& payloads) {
     return fail(ErrorCode::kResourceExhausted, "cannot write the journal: the disk is full");
   }
   if (fault != MemoryJournal::Fault::kUnknownLost) {
-    for (const auto& payload : payloads) journal_->records_.push_back({journal_->records_.size() + 1, payload});
+    for (const auto& payload : payloads)
+      journal_->records_.push_back({journal_->records_.size() + 1, payload});
   }
   if (!fault) return {};
   unknown_ = true;

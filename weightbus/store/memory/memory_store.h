@@ -16,9 +16,9 @@ namespace weightbus::store {
 class MemoryJournal {
  public:
   enum class Fault : std::uint8_t {
-    kDiskFull,         // kResourceExhausted, nothing written
-    kUnknownLost,      // kInternal, nothing written
-    kUnknownWritten,   // kInternal, yet everything is durable
+    kDiskFull,        // kResourceExhausted, nothing written
+    kUnknownLost,     // kInternal, nothing written
+    kUnknownWritten,  // kInternal, yet everything is durable
   };
 
   explicit MemoryJournal(base::Hash128 uuid) : uuid_(uuid) {}

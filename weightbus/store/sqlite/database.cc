@@ -9,9 +9,9 @@ using base::ErrorCode;
 
 base::Status Database::open(const std::string& path, const std::string& vfs, base::Duration busy_timeout) {
   path_ = path;
-  const int rc = sqlite3_open_v2(path.c_str(), &handle_,
-                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                                 vfs.empty() ? nullptr : vfs.c_str());
+  const int rc =
+      sqlite3_open_v2(path.c_str(), &handle_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                      vfs.empty() ? nullptr : vfs.c_str());
   if (rc != SQLITE_OK) return base::fail(error("open"));
   sqlite3_extended_result_codes(handle_, 1);
   const auto wait = std::clamp<std::int64_t>(busy_timeout / base::Millis(1), 0, std::numeric_limits<int>::max());

@@ -126,7 +126,8 @@ Status SqliteStore::Impl::check_revision() {
   if (revision > kStoreRevision) {
     return fail(ErrorCode::kUnsupported,
                 "the journal {} has revision {}, and this software knows up to {}: start the newer Weightbus that "
-                "wrote it; nothing was changed", database.path(), revision, kStoreRevision);
+                "wrote it; nothing was changed",
+                database.path(), revision, kStoreRevision);
   }
   return {};
 }
@@ -138,8 +139,7 @@ Result<bool> SqliteStore::Impl::make_tables() {
   if (tables != 0) return false;
   WB_ASSIGN(const auto fresh, random_uuid());
   WB_TRY(database.execute(kSchema));
-  const auto pragmas =
-      fmt::format("PRAGMA application_id={}; PRAGMA user_version={};", kApplicationId, kStoreRevision);
+  const auto pragmas = fmt::format("PRAGMA application_id={}; PRAGMA user_version={};", kApplicationId, kStoreRevision);
   WB_TRY(database.execute(pragmas.c_str()));
   Statement insert(database, "INSERT INTO journal VALUES (?)");
   const auto text = fresh.to_string();
@@ -277,7 +277,10 @@ Status SqliteStore::renew(base::Duration lease) {
     WB_ASSIGN(const auto current, impl.lease());
     return impl.set_lease(current.epoch, current.holder, expiry(impl.options.unix_ms(), lease));
   });
-  WB_TRY(impl.database.execute("PRAGMA synchronous=FULL"));
+  if (const auto full = impl.database.execute("PRAGMA synchronous=FULL"); !full) {
+    impl.unknown = full.error();  // or the next append would not wait for the disk
+    return full;
+  }
   return status;
 }
 

@@ -35,9 +35,7 @@ class ZmqSocket {
 
   void set(int option, int value) { check(zmq_setsockopt(handle_, option, &value, sizeof value)); }
   void set(int option, std::int64_t value) { check(zmq_setsockopt(handle_, option, &value, sizeof value)); }
-  void set(int option, const std::string& value) {
-    check(zmq_setsockopt(handle_, option, value.data(), value.size()));
-  }
+  void set(int option, const std::string& value) { check(zmq_setsockopt(handle_, option, value.data(), value.size())); }
   int get(int option) const {
     int value = 0;
     std::size_t size = sizeof value;
