@@ -1,8 +1,10 @@
-// How long planning takes and how much memory, for a model of a trillion parameters on 256 -> 128 ranks.
+// How long planning takes and how much memory, for a model of a trillion parameters on 256 -> 128 ranks. Times are those
+// of the one core that works, so that other work on the machine does not count; plan_1t_moe_wall_s is the wall's.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -24,6 +26,8 @@ double status_mib(const std::string& key) {
   }
   return 0;
 }
+
+double core_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -52,31 +56,35 @@ int main() {
                      &layout.sinks[i]});
   }
   std::vector<double> plan_s;
+  std::vector<double> wall_s;
   std::vector<double> part_s;
   std::vector<double> peak_mib;
   std::vector<double> held_mib;
   double bytes = 0;
   for (int sample = 0; sample < 5; ++sample) {
     reset_peak();
-    auto start = std::chrono::steady_clock::now();
+    const auto start = std::chrono::steady_clock::now();
+    auto core_start = core_seconds();
     const auto planned = plan::plan(sources, sinks, {});
-    plan_s.push_back(seconds_since(start));
+    plan_s.push_back(core_seconds() - core_start);
+    wall_s.push_back(seconds_since(start));
     if (!planned) {
       std::cerr << planned.error().message << "\n";
       return 1;
     }
     held_mib.push_back(status_mib("VmRSS:"));
-    start = std::chrono::steady_clock::now();
+    core_start = core_seconds();
     // One part at a time is alive, as in a coordinator that answers its members.
     const auto sink_hash = (*planned)->sink_part(0).hash();
     const auto source_hash = (*planned)->source_part(0).hash();
-    part_s.push_back(seconds_since(start) / 2);
+    part_s.push_back((core_seconds() - core_start) / 2);
     if (sink_hash == source_hash) return 1;
     peak_mib.push_back(status_mib("VmHWM:"));
     bytes = static_cast<double>((*planned)->bytes());
   }
   nlohmann::json rows = nlohmann::json::array();
   rows.push_back(row("plan_1t_moe_s", plan_s, "s"));
+  rows.push_back(row("plan_1t_moe_wall_s", wall_s, "s"));
   rows.push_back(row("plan_1t_moe_peak_mib", peak_mib, "MiB"));
   rows.push_back(row("plan_1t_moe_held_mib", held_mib, "MiB"));
   rows.push_back(row("plan_1t_moe_part_s", part_s, "s"));
