@@ -257,15 +257,29 @@ SinkPart CompiledPlan::sink_part(std::size_t sink) const {
 }
 
 std::vector<Link> CompiledPlan::links() const {
+  std::vector<std::uint64_t> piece_bytes(tables_.pieces.size());
+  for (std::uint32_t p = 0; p < tables_.pieces.size(); ++p) piece_bytes[p] = tables_.piece_bytes(p);
   std::vector<Link> links;
   for (std::size_t sink = 0; sink < sinks_.size(); ++sink) {
-    auto by_source = uses_of_sink(sink);
+    std::vector<std::uint64_t> bytes(sources_.size(), 0);
+    for (const auto e : tables_.sink_entries[sink]) {
+      const auto pieces = tables_.pieces_of(tables_.entries[e].slot_class);
+      for (auto p = pieces.begin; p < pieces.end; ++p) {
+        bytes[tables_.holders[tables_.chosen_holder(p, e)].source] += piece_bytes[p];
+      }
+    }
+    // Most pairs fit into one bucket; only the others are cut to be counted.
+    const auto most = bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
+    std::vector<Uses> by_source;
+    if (most > bucket_bytes_) by_source = uses_of_sink(sink);
     for (std::size_t source = 0; source < sources_.size(); ++source) {
-      if (by_source[source].empty()) continue;
-      Link link{static_cast<std::uint32_t>(source), static_cast<std::uint32_t>(sink), 0, 0};
-      cut(
-          std::move(by_source[source]), [&] { ++link.buckets; },
-          [&](const Use&, const Box&, std::uint64_t bytes) { link.bytes += bytes; });
+      if (bytes[source] == 0) continue;
+      Link link{static_cast<std::uint32_t>(source), static_cast<std::uint32_t>(sink), bytes[source], 1};
+      if (bytes[source] > bucket_bytes_) {
+        link.buckets = 0;
+        cut(
+            std::move(by_source[source]), [&] { ++link.buckets; }, [](const Use&, const Box&, std::uint64_t) {});
+      }
       links.push_back(link);
     }
   }
