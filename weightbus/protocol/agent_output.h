@@ -24,6 +24,7 @@ struct AgentState {
   std::uint64_t attempts = 0;            // the driver's counter
   std::optional<Commit> pending_commit;  // the driver's Commit that is not answered yet
   std::uint64_t pending_update = 0;      // its update
+  std::uint64_t paused_attempt = 0;      // the attempt that this rank's clients are paused for; 0: none
 };
 
 // Long work that the loop does beside the state machine; each is answered by one *Done event, also when it fails.

@@ -156,7 +156,16 @@ void EngineAgentFsm::digest_live() {
   context_.perform(DoDigestLive{*digest_lease_});
 }
 
+void EngineAgentFsm::start(Now now) {
+  rank_.start();
+  driver_.start(now);
+  deliver_to_self(now);
+}
+
 void EngineAgentFsm::tick(Now now) {
+  for (const auto& rank : link_.engine()) {
+    if (rank.is_driver()) rank_.know_driver(rank.id);
+  }
   rank_.tick(now);
   driver_.tick(now);
   deliver_to_self(now);

@@ -21,7 +21,8 @@ class EngineAgentFsm {
   EngineAgentFsm(model::Member self, model::BootId boot, std::string software, AgentState state,
                  std::optional<model::SinkManifest> manifest, std::vector<HeldVersion> held);
 
-  void start(Now now) { driver_.start(now); }
+  // Call once, first.
+  void start(Now now);
   void step(Now now, const Envelope& message);
   void done(Now now, const AgentEvent& event);
   void tick(Now now);

@@ -13,6 +13,19 @@ void RankRole::fail(base::Error error) {
   answer(RankFailed{attempt_, *failed_});
 }
 
+void RankRole::start() {
+  if (context_.state.paused_attempt == 0) return;
+  attempt_ = context_.state.paused_attempt;
+  begin_pause(kLatePauseDeadlineMs);
+}
+
+void RankRole::begin_pause(std::uint32_t deadline_ms) {
+  stage_ = Stage::kPausing;
+  context_.state.paused_attempt = attempt_;
+  context_.save();  // before any client stops: a restart must not let it go on alone
+  context_.perform(DoPause{attempt_, deadline_ms});
+}
+
 void RankRole::pause(const model::MemberId& driver, const RankPause& request) {
   if (request.attempt < attempt_ || request.attempt <= resumed_attempt_) return context_.stale("RankPause of an older attempt");
   if (request.attempt > attempt_) {
@@ -25,8 +38,7 @@ void RankRole::pause(const model::MemberId& driver, const RankPause& request) {
   if (failed_) return answer(RankFailed{attempt_, *failed_});
   if (stage_ == Stage::kPaused) return answer(RankPaused{attempt_});
   if (stage_ != Stage::kRunning) return;  // the Done event answers, with the newest attempt
-  stage_ = Stage::kPausing;
-  context_.perform(DoPause{attempt_, deadline_ms_});
+  begin_pause(deadline_ms_);
 }
 
 void RankRole::done(const PauseDone& event) {
@@ -46,8 +58,7 @@ void RankRole::exchange(const model::MemberId& driver, const RankExchange& reque
   if (failed_) return answer(RankFailed{attempt_, *failed_});
   if (stage_ == Stage::kRunning) {
     // This process was restarted after it had paused. All other ranks are paused; so must this one be.
-    stage_ = Stage::kPausing;
-    context_.perform(DoPause{attempt_, deadline_ms_ ? deadline_ms_ : kLatePauseDeadlineMs});
+    begin_pause(kLatePauseDeadlineMs);
   } else if (stage_ == Stage::kPaused) {
     do_exchange();
   }
@@ -89,6 +100,8 @@ void RankRole::done(const ResumeDone& event) {
   if (stage_ != Stage::kResuming) return;
   stage_ = Stage::kRunning;
   resumed_attempt_ = std::max(resumed_attempt_, event.attempt);
+  context_.state.paused_attempt = 0;
+  context_.save();
   wanted_.reset();
   failed_.reset();
   answer(RankResumed{event.attempt});

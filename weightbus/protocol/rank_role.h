@@ -13,6 +13,12 @@ class RankRole {
  public:
   RankRole(AgentContext& context, SinkRole& sink) : context_(context), sink_(sink) {}
 
+  // After a restart: clients that were paused stay so until the driver says what is to become of them.
+  void start();
+  // Who the driver is, for a rank that was restarted while paused and has heard of none since.
+  void know_driver(const model::MemberId& driver) {
+    if (!driver_) driver_ = driver;
+  }
   void pause(const model::MemberId& driver, const RankPause& request);
   void exchange(const model::MemberId& driver, const RankExchange& request);
   void resume(const model::MemberId& driver, const RankResume& request);
@@ -25,7 +31,10 @@ class RankRole {
  private:
   enum class Stage : std::uint8_t { kRunning, kPausing, kPaused, kExchanging, kResuming };
 
-  void answer(Body body) { context_.send(*driver_, std::nullopt, std::move(body)); }
+  void answer(Body body) {
+    if (driver_) context_.send(*driver_, std::nullopt, std::move(body));
+  }
+  void begin_pause(std::uint32_t deadline_ms);
   void fail(base::Error error);
   void do_exchange();
 

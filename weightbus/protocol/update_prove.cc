@@ -95,8 +95,16 @@ void UpdateRun::use_plan(Now now, std::shared_ptr<const PlanBundle> plan) {
     sink.tag = Tag{spec_.target, member->layout, spec_.id};
   }
   report_ = report();
-  if (spec_.dry_run) return abort(now, {base::ErrorCode::kAborted, "a dry run"});
   enter(now, Step::kPrepare);
+}
+
+// Which channel each sink chose for each source, as it answered Prepare.
+void UpdateRun::report_channels() {
+  for (auto& link : report_->links) {
+    const Sink* sink = find_sink(link.sink);
+    const auto source = plan_source(link.source);
+    if (sink && source && *source < sink->channels.size()) link.channel = sink->channels[*source];
+  }
 }
 
 PlanReport UpdateRun::report() const {

@@ -118,7 +118,11 @@ void UpdateRun::advance(Now now) {
   switch (step_) {
     case Step::kOpenSources: return enter(now, Step::kOpenSinks);
     case Step::kOpenSinks: return enter(now, Step::kPlan);
-    case Step::kPrepare: return enter(now, Step::kStage);
+    case Step::kPrepare:
+      report_channels();
+      // A dry run ends here: every member has reserved its memory and mapped its sources, and nothing was written.
+      if (spec_.dry_run) return abort(now, {base::ErrorCode::kAborted, "a dry run"});
+      return enter(now, Step::kStage);
     case Step::kStage:
       if (auto mismatch = compare()) return abort(now, *mismatch);
       return enter(now, Step::kDecide);

@@ -161,6 +161,7 @@ class UpdateRun {
   void make_plan(Now now);
   void use_plan(Now now, std::shared_ptr<const PlanBundle> plan);
   PlanReport report() const;
+  void report_channels();
   std::optional<base::Error> compare();
   void decide(Now now);
   std::optional<std::size_t> plan_sink(const model::MemberId& id) const;
