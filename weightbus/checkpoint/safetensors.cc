@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -149,6 +151,16 @@ base::Status SafetensorsWriter::write(std::size_t index, std::uint64_t offset, s
 base::Status SafetensorsWriter::finish(bool durable) {
   WB_ASSERT(written_ == data_bytes_, "every byte of every tensor is written once before finish");
   if (durable) WB_TRY(file_.sync());
+  armed_ = false;
+  return {};
+}
+
+base::Status SafetensorsWriter::finish_as(const std::string& final_path, bool durable) {
+  WB_TRY(finish(durable));
+  armed_ = true;
+  if (::rename(file_.path().c_str(), final_path.c_str()) != 0) {
+    return base::fail(system_error(errno, "cannot write", final_path));
+  }
   armed_ = false;
   return {};
 }

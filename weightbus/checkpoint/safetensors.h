@@ -17,7 +17,7 @@
 namespace weightbus::checkpoint {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
-inline constexpr std::size_t kMaxTensorNameBytes = 1024;
+inline constexpr std::size_t kMaxTensorNameBytes = 4096;
 
 // A tensor and its bytes [begin, end), counted from the end of the header.
 struct TensorEntry {
@@ -72,6 +72,8 @@ class SafetensorsWriter {
   base::Status write(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes);
   // Ends the file; `durable` waits for the disk. The sum of all bytes must have been written.
   base::Status finish(bool durable);
+  // The same, and gives the file its final name, in the same folder: it appears there whole.
+  base::Status finish_as(const std::string& final_path, bool durable);
   // Size of the whole file.
   std::uint64_t file_bytes() const noexcept { return data_begin_ + data_bytes_; }
 

@@ -47,7 +47,7 @@ std::optional<Match> find_rule(const Layout& layout, std::string_view name) {
 
 bool is_ignored(const Layout& layout, std::string_view name) {
   return std::any_of(layout.ignored.begin(), layout.ignored.end(),
-                     [&](const std::string& pattern) { return match_pattern(pattern, name).has_value(); });
+                     [&](const std::string& pattern) { return name_matches(pattern, name); });
 }
 
 std::string expand(const std::string& text, const Captures& captures) {

@@ -74,7 +74,7 @@ struct Companion {
 struct Layout {
   std::string name;
   std::vector<LayoutRule> rules;     // the first whose pattern matches a name has it
-  std::vector<std::string> ignored;  // patterns of tensors that the engine does not need
+  std::vector<std::string> ignored;  // as SinkManifest::ignored: only `*`
   std::vector<Companion> companions;
 };
 
