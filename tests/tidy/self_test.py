@@ -98,6 +98,7 @@ class RuleTest(unittest.TestCase):
         self.assert_found("headers", "weightbus/plan/a.cc", '#include "a.h"\n', "path from the root")
         self.assert_clean("headers", "weightbus/plan/a.h", f'// why\n{HEADER}#include "weightbus/plan/b.h"\n')
         self.assert_clean("headers", "weightbus/runtime/a.cc", "#include <nlohmann/json.hpp>\n")
+        self.assert_clean("headers", "tests/unit/store/a_test.cc", '#include "fixture.h"\n')
 
     def test_length(self):
         self.assert_found("length", "tests/unit/a.cc", "\n" * (LINES_MAX + 1), str(LINES_MAX + 1))
