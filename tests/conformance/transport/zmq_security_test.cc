@@ -129,15 +129,17 @@ TEST(ZmqSecurity, KeyedSocketsListenEverywhere) {
 
 TEST(ZmqSecurity, Ipv6NamesAndIpcWork) {
   auto listener = ZmqTransport::create({}).value();
-  for (const char* endpoint : {"tcp://[::1]:*", "tcp://localhost:0", "ipc://@weightbus-transport-test"}) {
+  const auto ipc = fmt::format("ipc://@weightbus-transport-test-{}", ::getpid());
+  for (const auto& endpoint : {std::string("tcp://[::1]:*"), std::string("tcp://localhost:0"), ipc}) {
     const auto bound = listener->bind(endpoint);
     ASSERT_TRUE(bound) << bound.error().message;
     ASSERT_TRUE(parse_endpoint(*bound)) << *bound;
     auto client = ZmqTransport::create({}).value();
     ASSERT_TRUE(client->connect("c", *bound, ""));
-    const auto received = exchange(*client, *listener, endpoint);
+    auto received = exchange(*client, *listener, endpoint);
+    // What the client before repeated may still come.
+    while (received && received->frame != endpoint) received = exchange(*client, *listener, endpoint);
     ASSERT_TRUE(received) << endpoint;
-    EXPECT_EQ(received->frame, endpoint);
   }
   auto by_name = ZmqTransport::create({}).value();
   const auto bound = listener->bind("tcp://127.0.0.1:*").value();
@@ -219,7 +221,7 @@ TEST(ZmqSecurity, NoKeyAndTheWrongListenerKeyAreRefusedAndCounted) {
   ASSERT_TRUE(client->connect("c", endpoint, keys.public_key));
   const auto received = exchange(*client, *listener, "right key");
   ASSERT_TRUE(received);
-  EXPECT_EQ(received->frame, "right key");
+  EXPECT_EQ(received->frame, "right key");  // and nothing of the others
 }
 
 TEST(ZmqSecurity, ClientsNeedKeysOfTheirOwn) {

@@ -24,6 +24,25 @@ using SteadyClock = std::chrono::steady_clock;
 
 // A socket with the monitor that tells what becomes of its connections.
 struct ZmqTransport::Connection {
+  Connection() = default;
+  ~Connection() { close(); }
+  Connection(Connection&&) = default;
+  Connection& operator=(Connection&& other) noexcept {
+    close();
+    endpoint = std::move(other.endpoint);
+    peer_key = std::move(other.peer_key);
+    socket = std::move(other.socket);
+    monitor = std::move(other.monitor);
+    rebuild_at = other.rebuild_at;
+    return *this;
+  }
+  void close() noexcept {
+    // Before the reader of its events goes: libzmq's I/O thread waits for ever to hand an event to nobody.
+    if (socket) zmq_socket_monitor(socket.handle(), nullptr, 0);
+    socket.close();
+    monitor.close();
+  }
+
   std::string endpoint;
   std::string peer_key;
   ZmqSocket socket;

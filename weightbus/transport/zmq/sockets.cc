@@ -45,8 +45,7 @@ void set_common_options(ZmqSocket& socket, int queue_frames) {
 }  // namespace
 
 ZmqTransport::Impl::~Impl() {
-  listener.socket.close();
-  listener.monitor.close();
+  listener.close();
   dealers.clear();
   zap.reset();  // after the sockets that ask it
   if (context != nullptr) {
@@ -62,6 +61,8 @@ bool ZmqTransport::Impl::open_monitor(Connection& connection) {
   connection.monitor = ZmqSocket(context, ZMQ_PAIR);
   if (!connection.monitor) return false;
   connection.monitor.set(ZMQ_LINGER, 0);
+  // Unbounded, since libzmq's I/O thread would wait for room. Events are few, and receive() reads them all.
+  connection.monitor.set(ZMQ_RCVHWM, 0);
   return zmq_connect(connection.monitor.handle(), address.c_str()) == 0;
 }
 
