@@ -85,7 +85,7 @@ struct DoPause {
 struct DoExchange {
   std::uint64_t attempt;
   std::uint32_t live;
-  model::WeightVersion version;
+  Tag tag;
 };
 // Open the gates -> ResumeDone.
 struct DoResume {

@@ -72,7 +72,7 @@ void RankRole::do_exchange() {
   }
   stage_ = Stage::kExchanging;
   sink_.make_live(*half);  // recorded before the exchange: after a restart clients are told to map this half
-  context_.perform(DoExchange{attempt_, *half, wanted_->version});
+  context_.perform(DoExchange{attempt_, *half, *wanted_});
 }
 
 void RankRole::done(const ExchangeDone& event) {
