@@ -71,6 +71,7 @@ int AgentLoop::run() {
     const std::lock_guard lock(readiness_mutex_);
     readiness_ = machine_.readiness(present());
   }
+  work_.finish();
   return exit_code_.value_or(0);
 }
 

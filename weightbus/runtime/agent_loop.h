@@ -37,6 +37,8 @@ class AgentWork {
   virtual void perform(protocol::AgentAction action, std::function<void(protocol::AgentEvent)> post) = 0;
   // Called before each tick, from the loop: progress into the machine, figures into the metrics.
   virtual void report() = 0;
+  // Cancels what runs and waits for it; no post() is called any more when it returns. The loop calls it last.
+  virtual void finish() = 0;
 };
 
 struct AgentLoopOptions {

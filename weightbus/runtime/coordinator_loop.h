@@ -28,7 +28,7 @@ struct CoordinatorLoopOptions {
   std::function<void(const std::string& reason)> dropped;                 // a frame that was refused
 };
 
-inline constexpr int kExitFenced = 3;        // another coordinator has the journal
+inline constexpr int kExitFenced = 64;       // another coordinator has the journal
 inline constexpr int kExitJournal = 74;      // an append whose outcome is unknown, or a journal that cannot be read
 inline constexpr int kExitNewerJournal = 64;  // written by a newer version: another start would end alike
 

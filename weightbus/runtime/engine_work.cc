@@ -12,6 +12,9 @@ namespace weightbus::runtime {
 namespace {
 constexpr base::Duration kExchangeDeadline = base::Millis(10'000);
 constexpr std::size_t kJobsMax = 64;
+void run_now(const Task& task) {
+  if (task) task();
+}
 }  // namespace
 
 EngineWork::EngineWork(EngineWorkOptions options, std::shared_ptr<device::Device> device, Channels channels,
@@ -27,14 +30,13 @@ EngineWork::EngineWork(EngineWorkOptions options, std::shared_ptr<device::Device
       source_([this](model::UpdateId, const protocol::SourceSpec& spec, device::Control& control) { return open_source(spec, control); },
               device_, channels, options_.threads),
       sink_(options_.self, channels, options_.threads),
-      bulk_(1, kJobsMax, [](Task task) { task(); }),
-      rank_(1, kJobsMax, [](Task task) { task(); }),
-      aside_(1, kJobsMax, [](Task task) { task(); }) {}
+      pools_(new Pools{{1, kJobsMax, run_now}, {1, kJobsMax, run_now}, {1, kJobsMax, run_now}}) {}
 
-EngineWork::~EngineWork() {
+void EngineWork::finish() {
   capture_control_.cancelled = true;
   source_.cancel(model::UpdateId{UINT64_MAX});
   sink_.cancel({model::UpdateId{UINT64_MAX}});
+  pools_.reset();
 }
 
 std::shared_ptr<Arena> EngineWork::arena() const {
@@ -54,35 +56,35 @@ void EngineWork::perform(protocol::AgentAction action, Post post) {
   using namespace protocol;  // NOLINT: the names of the actions
   live_ = machine_->state().live;
   std::visit(Overloaded{
-                 [&](DoOpenSource a) { submit(bulk_, [this, a] { return source_.perform(a); }, post); },
-                 [&](DoServe a) { submit(bulk_, [this, a] { return source_.perform(a); }, post); },
-                 [&](DoDigestSource a) { submit(bulk_, [this, a] { return source_.perform(a); }, post); },
+                 [&](DoOpenSource a) { submit(pools_->bulk, [this, a] { return source_.perform(a); }, post); },
+                 [&](DoServe a) { submit(pools_->bulk, [this, a] { return source_.perform(a); }, post); },
+                 [&](DoDigestSource a) { submit(pools_->bulk, [this, a] { return source_.perform(a); }, post); },
                  [&](DoReleaseSource a) {
                    source_.cancel(a.update);
-                   submit(bulk_, [this, a] { return source_.perform(a); }, post);
+                   submit(pools_->bulk, [this, a] { return source_.perform(a); }, post);
                  },
-                 [&](DoOpenSink a) { submit(bulk_, [this, a] { return SinkOpenDone{open_sink(a)}; }, post); },
-                 [&](DoJoin a) { submit(bulk_, [this, a] { return sink_.perform(a); }, post); },
-                 [&](DoPull a) { submit(bulk_, [this, a] { return sink_.perform(a, *arena()); }, post); },
+                 [&](DoOpenSink a) { submit(pools_->bulk, [this, a] { return SinkOpenDone{open_sink(a)}; }, post); },
+                 [&](DoJoin a) { submit(pools_->bulk, [this, a] { return sink_.perform(a); }, post); },
+                 [&](DoPull a) { submit(pools_->bulk, [this, a] { return sink_.perform(a, *arena()); }, post); },
                  [&](DoCancel a) { sink_.cancel(a); },
                  [&](DoLeave a) {
-                   const auto queued = bulk_.submit([this, a]() -> Task {
+                   const auto queued = pools_->bulk.submit([this, a]() -> Task {
                      sink_.perform(a);
                      return {};
                    });
                    WB_ASSERT(queued.has_value(), "the state machines ask for a bounded number of things at once");
                  },
-                 [&](DoPause a) { submit(rank_, [this, a] { return PauseDone{a.attempt, pause(a)}; }, post); },
-                 [&](DoExchange a) { submit(rank_, [this, a] { return ExchangeDone{a.attempt, exchange(a)}; }, post); },
+                 [&](DoPause a) { submit(pools_->rank, [this, a] { return PauseDone{a.attempt, pause(a)}; }, post); },
+                 [&](DoExchange a) { submit(pools_->rank, [this, a] { return ExchangeDone{a.attempt, exchange(a)}; }, post); },
                  [&](DoResume a) {
-                   submit(rank_, [this, a] {
+                   submit(pools_->rank, [this, a] {
                      attach_.resume();
                      return ResumeDone{a.attempt};
                    }, post);
                  },
-                 [&](DoRetain a) { submit(aside_, [this, a] { return retain(a); }, post); },
+                 [&](DoRetain a) { submit(pools_->aside, [this, a] { return retain(a); }, post); },
                  [&](DoDigestLive a) {
-                   submit(aside_, [this, a] {
+                   submit(pools_->aside, [this, a] {
                      const auto held = arena();
                      return DigestLiveDone{digest_live(held->manifest(), held->half_const(a.half), options_.threads)};
                    }, post);

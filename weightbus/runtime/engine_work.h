@@ -33,16 +33,16 @@ class EngineWork final : public AgentWork {
   EngineWork(EngineWorkOptions options, std::shared_ptr<device::Device> device, Channels channels,
              std::shared_ptr<Arena> arena, AttachServer& attach, AgentFiles& files,
              std::unique_ptr<checkpoint::SnapshotStore> snapshots, observe::Metrics& metrics);
-  ~EngineWork() override;
 
   // The machine that this work reports its progress to; before the loop runs.
   void set_machine(protocol::EngineAgentFsm& machine) { machine_ = &machine; }
   void perform(protocol::AgentAction action, std::function<void(protocol::AgentEvent)> post) override;
   void report() override;
+  void finish() override;
 
  private:
   using Post = std::function<void(protocol::AgentEvent)>;
-  void submit(WorkerPool& pool, std::function<protocol::AgentEvent()> job, Post post);
+  static void submit(WorkerPool& pool, std::function<protocol::AgentEvent()> job, Post post);
   base::Result<model::SinkManifest> open_sink(const protocol::DoOpenSink& action);
   base::Result<SourceMemory> open_source(const protocol::SourceSpec& spec, device::Control& control);
   base::Result<SourceMemory> open_snapshot(model::WeightVersion version, device::Control& control);
@@ -65,10 +65,13 @@ class EngineWork final : public AgentWork {
   device::Control capture_control_;
   SourceWork source_;
   SinkWork sink_;
-  // Last, so that they end first. Bulk work in order; commits beside it; retention and digests aside.
-  WorkerPool bulk_;
-  WorkerPool rank_;
-  WorkerPool aside_;
+  // Bulk work in order; commits beside it; retention and digests aside. None after finish().
+  struct Pools {
+    WorkerPool bulk;
+    WorkerPool rank;
+    WorkerPool aside;
+  };
+  std::unique_ptr<Pools> pools_;
 };
 
 }  // namespace weightbus::runtime

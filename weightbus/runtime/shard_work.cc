@@ -14,14 +14,19 @@ ShardWork::ShardWork(model::Member self, std::string shm_prefix, std::shared_ptr
       device_(std::move(device)),
       source_([this](model::UpdateId update, const protocol::SourceSpec& spec, device::Control& control) { return open(update, spec, control); },
               device_, std::move(channels), threads),
-      pool_(1, 64, [](Task task) { task(); }) {}
+      pool_(std::make_unique<WorkerPool>(1, 64, [](const Task& task) {
+        if (task) task();
+      })) {}
 
-ShardWork::~ShardWork() { source_.cancel(model::UpdateId{UINT64_MAX}); }
+void ShardWork::finish() {
+  source_.cancel(model::UpdateId{UINT64_MAX});
+  pool_.reset();
+}
 
 void ShardWork::perform(protocol::AgentAction action, std::function<void(protocol::AgentEvent)> post) {
   using namespace protocol;  // NOLINT: the names of the actions
   const auto submit = [&](auto job) {
-    const auto queued = pool_.submit([job, post]() -> Task {
+    const auto queued = pool_->submit([job, post]() -> Task {
       post(job());
       return {};
     });

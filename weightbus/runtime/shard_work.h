@@ -16,9 +16,9 @@ class ShardWork final : public AgentWork {
  public:
   ShardWork(model::Member self, std::string shm_prefix, std::shared_ptr<device::Device> device, Channels channels,
             unsigned threads);
-  ~ShardWork() override;
   void perform(protocol::AgentAction action, std::function<void(protocol::AgentEvent)> post) override;
   void report() override {}
+  void finish() override;
 
  private:
   base::Result<SourceMemory> open(model::UpdateId update, const protocol::SourceSpec& spec, device::Control& control);
@@ -27,7 +27,7 @@ class ShardWork final : public AgentWork {
   std::string shm_prefix_;
   std::shared_ptr<device::Device> device_;
   SourceWork source_;
-  WorkerPool pool_;  // last, so that it ends first
+  std::unique_ptr<WorkerPool> pool_;  // none after finish()
 };
 
 }  // namespace weightbus::runtime
