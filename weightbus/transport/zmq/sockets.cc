@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kHeartbeatIntervalMs = 1000;
 constexpr int kHeartbeatTimeoutMs = 3000;
-constexpr int kHandshakeTimeoutMs = 10000;
+// Also how often a member whose key is not allowed (yet) tries again: libzmq leaves it waiting until then.
+constexpr int kHandshakeTimeoutMs = 5000;
 constexpr int kConnectTimeoutMs = 3000;
 constexpr int kLingerMs = 1000;
 constexpr int kReconnectMinMs = 50;
