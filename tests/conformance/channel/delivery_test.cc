@@ -61,8 +61,8 @@ TEST_P(ChannelTest, DeliversManySmallBuckets) {
 TEST_P(ChannelTest, DeliversABucketLargerThanWhatIsOnTheWay) {
   PartBuilder part("source", "sink");
   part.bucket();
-  part.dense({24 << 20});
-  part.fragment({4096, 2048}, model::DType::kBF16, model::DType::kBF16, model::Cast::kNone, {{0, 1}, 1}, {{0, 1}, 0});
+  part.dense({7 << 20});
+  part.fragment({2048, 2048}, model::DType::kBF16, model::DType::kBF16, model::Cast::kNone, {{0, 1}, 1}, {{0, 1}, 0});
   expect_delivered(part);
 }
 
