@@ -31,7 +31,11 @@ struct Series {
 nlohmann::json row(Series series) {
   auto& samples = series.samples;
   std::sort(samples.begin(), samples.end());
-  return {{"name", series.name}, {"median", samples[samples.size() / 2]}, {"worst", samples.front()}, {"unit", series.unit}, {"samples", samples.size()}};
+  return {{"name", series.name},
+          {"median", samples[samples.size() / 2]},
+          {"worst", samples.front()},
+          {"unit", series.unit},
+          {"samples", samples.size()}};
 }
 
 }  // namespace

@@ -109,15 +109,18 @@ class Maker {
                               model::Cast::kNone, 0, name});
   }
   void fsdp(const std::string& name, const Dims& shape, DType dtype) {
-    for (std::int64_t r = 0; r < kTrainers; ++r) shard(r, name, dtype, shape, part_of(shape, 0, kTrainers, r));
+    for (std::int64_t r = 0; r < kTrainers; ++r)
+      shard(r, name, dtype, shape, part_of(shape, 0, kTrainers, r));
   }
   void replicated(const std::string& name, const Dims& shape, DType dtype = DType::kBF16) {
     fsdp(name, shape, dtype);
-    for (std::int64_t r = 0; r < kEngines; ++r) slot(r, name, dtype, shape, Box::whole(shape));
+    for (std::int64_t r = 0; r < kEngines; ++r)
+      slot(r, name, dtype, shape, Box::whole(shape));
   }
   void split(const std::string& name, const Dims& shape, std::size_t dim) {
     fsdp(name, shape, DType::kBF16);
-    for (std::int64_t r = 0; r < kEngines; ++r) slot(r, name, DType::kBF16, shape, part_of(shape, dim, kTp, r % kTp));
+    for (std::int64_t r = 0; r < kEngines; ++r)
+      slot(r, name, DType::kBF16, shape, part_of(shape, dim, kTp, r % kTp));
   }
   void routed(std::int64_t expert, const std::string& name, const Dims& shape) {
     const auto group = expert / (kExperts / kTrainerEp);

@@ -1,5 +1,5 @@
-// How long planning takes and how much memory, for a model of a trillion parameters on 256 -> 128 ranks. Times are those
-// of the one core that works, so that other work on the machine does not count; plan_1t_moe_wall_s is the wall's.
+// How long planning takes and how much memory, for a model of a trillion parameters on 256 -> 128 ranks. Times are
+// those of the one core that works, so that other work on the machine does not count; plan_1t_moe_wall_s is the wall's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 nlohmann::json row(const std::string& name, std::vector<double> samples, const std::string& unit) {
   std::sort(samples.begin(), samples.end());
-  return {{"name", name}, {"median", samples[samples.size() / 2]}, {"worst", samples.back()}, {"unit", unit}, {"samples", samples.size()}};
+  return {{"name", name},
+          {"median", samples[samples.size() / 2]},
+          {"worst", samples.back()},
+          {"unit", unit},
+          {"samples", samples.size()}};
 }
 
 // The process's peak from here on is not what it was before.
@@ -52,8 +56,8 @@ int main() {
                        &layout.sources[i]});
   }
   for (std::size_t i = 0; i < layout.sinks.size(); ++i) {
-    sinks.push_back({model::MemberId(fmt::format("engine-{}", i)), model::HostId(fmt::format("e{}", i / 8)), "",
-                     &layout.sinks[i]});
+    sinks.push_back(
+        {model::MemberId(fmt::format("engine-{}", i)), model::HostId(fmt::format("e{}", i / 8)), "", &layout.sinks[i]});
   }
   std::vector<double> plan_s;
   std::vector<double> wall_s;

@@ -91,7 +91,8 @@ void add_trainer(Fleet& fleet, const std::vector<ModelTensor>& tensors, DType dt
         auto box = Box::whole(tensor.shape);
         if (by_expert && tensor.expert % parts != part) continue;
         if (!by_expert && tensor.shape.size() > 0) box = chunk(tensor.shape, by_columns ? 1 : 0, parts, part);
-        add_shard(fleet.sources[first + static_cast<std::size_t>(rank)], tensor.name, dtype, tensor.shape, box, transposed, pad);
+        add_shard(fleet.sources[first + static_cast<std::size_t>(rank)], tensor.name, dtype, tensor.shape, box,
+                  transposed, pad);
       }
     }
   }
@@ -105,8 +106,13 @@ void add_fused(SinkRank& rank, const ModelTensor& tensor, DType dtype, const Box
   if (added) manifest.region_bytes.push_back(0);
   const auto index = tensor_index(manifest.tensors, tensor.name, dtype, tensor.shape);
   auto& end = manifest.region_bytes[found->second];
-  manifest.slots.push_back({index, box, {found->second, end, model::dense_strides(box.extent)}, model::SlotKind::kRaw, cast,
-                            0, tensor.fused});
+  manifest.slots.push_back({index,
+                            box,
+                            {found->second, end, model::dense_strides(box.extent)},
+                            model::SlotKind::kRaw,
+                            cast,
+                            0,
+                            tensor.fused});
   end += box.volume() * model::dtype_size(dtype);
 }
 
@@ -151,7 +157,8 @@ std::string random_fleet_problem() {
   Fleet fleet;
   fleet.content = {{"lm_head", "embed"}};
   const auto trainers = draw(1, 2);
-  for (std::int64_t i = 0; i < trainers; ++i) add_trainer(fleet, tensors, trainer_dtype);
+  for (std::int64_t i = 0; i < trainers; ++i)
+    add_trainer(fleet, tensors, trainer_dtype);
   const auto engines = draw(1, 3);
   for (std::int64_t i = 0; i < engines; ++i) {
     auto dtype = trainer_dtype;

@@ -31,8 +31,8 @@ void compositions(std::int64_t rows, std::size_t ranks, Split& prefix, std::vect
   }
 }
 
-// The ways that frameworks split: chunks of the ceiling (FSDP; the last ranks may be empty), as even as possible, all to
-// the last, and one row each with the rest to the first.
+// The ways that frameworks split: chunks of the ceiling (FSDP; the last ranks may be empty), as even as possible, all
+// to the last, and one row each with the rest to the first.
 std::vector<Split> usual_splits(std::int64_t rows, std::int64_t ranks) {
   std::vector<Split> splits(4);
   const auto chunk = (rows + ranks - 1) / ranks;
@@ -43,7 +43,8 @@ std::vector<Split> usual_splits(std::int64_t rows, std::int64_t ranks) {
   }
   std::int64_t left = rows;
   splits[3].assign(static_cast<std::size_t>(ranks), 0);
-  for (auto r = ranks - 1; r > 0 && left > 0; --r, --left) splits[3][static_cast<std::size_t>(r)] = 1;
+  for (auto r = ranks - 1; r > 0 && left > 0; --r, --left)
+    splits[3][static_cast<std::size_t>(r)] = 1;
   splits[3][0] = left;
   return splits;
 }
@@ -51,12 +52,14 @@ std::vector<Split> usual_splits(std::int64_t rows, std::int64_t ranks) {
 // The box of part `part` of a split along dimension `dim`.
 Box part_box(const Dims& shape, std::size_t dim, const Split& split, std::size_t part) {
   Box box = Box::whole(shape);
-  for (std::size_t i = 0; i < part; ++i) box.offset[dim] += split[i];
+  for (std::size_t i = 0; i < part; ++i)
+    box.offset[dim] += split[i];
   box.extent[dim] = split[part];
   return box;
 }
 
-Fleet make_fleet(const Dims& shape, std::size_t source_dim, const Split& sources, std::size_t sink_dim, const Split& sinks) {
+Fleet make_fleet(const Dims& shape, std::size_t source_dim, const Split& sources, std::size_t sink_dim,
+                 const Split& sinks) {
   Fleet fleet;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     auto& rank = fleet.sources.emplace_back(SourceRank{"s" + std::to_string(i), "h", {}, {}});

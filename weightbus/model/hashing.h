@@ -9,7 +9,8 @@ namespace weightbus::model {
 
 inline void add(base::Hasher& hasher, const Dims& dims) {
   hasher.add(static_cast<std::uint8_t>(dims.size()));
-  for (auto value : dims) hasher.add(value);
+  for (auto value : dims)
+    hasher.add(value);
 }
 inline void add(base::Hasher& hasher, const Box& box) {
   add(hasher, box.offset);

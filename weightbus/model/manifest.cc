@@ -31,14 +31,16 @@ void add_tensors(base::Hasher& hasher, const std::vector<TensorSpec>& tensors) {
 template <class Manifest>
 void add_rest(base::Hasher& hasher, const Manifest& manifest) {
   hasher.add(manifest.region_bytes.size());
-  for (auto bytes : manifest.region_bytes) hasher.add(bytes);
+  for (auto bytes : manifest.region_bytes)
+    hasher.add(bytes);
   hasher.add(manifest.aliases.size());
   for (const auto& alias : manifest.aliases) {
     hasher.add(alias.name);
     hasher.add(alias.target);
   }
   hasher.add(manifest.ignored.size());
-  for (const auto& pattern : manifest.ignored) hasher.add(pattern);
+  for (const auto& pattern : manifest.ignored)
+    hasher.add(pattern);
 }
 
 Status check_tensors(const std::vector<TensorSpec>& tensors) {
@@ -168,7 +170,8 @@ Status check_overlaps(const SinkManifest& manifest) {
       return fail(ErrorCode::kInvalidArgument, "tensor '{}': elements of the slot {} overlap in memory (strides {})",
                   tensor.name, to_string(slot.box), to_string(slot.at.strides));
     }
-    occupied.push_back({slot.at.region, slot.at.offset, slot.at.offset + *span_bytes(slot.box, slot.at.strides, size), &slot});
+    occupied.push_back(
+        {slot.at.region, slot.at.offset, slot.at.offset + *span_bytes(slot.box, slot.at.strides, size), &slot});
   }
   std::sort(occupied.begin(), occupied.end(), [](const auto& a, const auto& b) {
     return std::tie(a.region, a.begin, a.end, a.slot) < std::tie(b.region, b.begin, b.end, b.slot);
@@ -227,13 +230,15 @@ Hash128 layout_hash(const SinkManifest& manifest) {
 
 Status validate(const SourceManifest& manifest) {
   WB_TRY(check_common(manifest));
-  for (const auto& shard : manifest.shards) WB_TRY(check_place(manifest, "shard", shard.tensor, shard.box, shard.at));
+  for (const auto& shard : manifest.shards)
+    WB_TRY(check_place(manifest, "shard", shard.tensor, shard.box, shard.at));
   return {};
 }
 
 Status validate(const SinkManifest& manifest) {
   WB_TRY(check_common(manifest));
-  for (const auto& slot : manifest.slots) WB_TRY(check_slot(manifest, slot));
+  for (const auto& slot : manifest.slots)
+    WB_TRY(check_slot(manifest, slot));
   return check_overlaps(manifest);
 }
 
@@ -242,7 +247,8 @@ std::optional<std::uint64_t> span_bytes(const Box& box, const Dims& strides, std
   if (box.empty()) return 0;
   std::uint64_t last = 0;  // the last element's index
   for (std::size_t i = 0; i < box.rank(); ++i) {
-    const auto reach = base::checked_mul(static_cast<std::uint64_t>(box.extent[i] - 1), static_cast<std::uint64_t>(strides[i]));
+    const auto reach =
+        base::checked_mul(static_cast<std::uint64_t>(box.extent[i] - 1), static_cast<std::uint64_t>(strides[i]));
     const auto sum = reach ? base::checked_add(last, *reach) : std::nullopt;
     if (!sum) return std::nullopt;
     last = *sum;
@@ -273,7 +279,8 @@ bool name_matches(std::string_view pattern, std::string_view name) noexcept {
       return false;
     }
   }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
+  while (p < pattern.size() && pattern[p] == '*')
+    ++p;
   return p == pattern.size();
 }
 

@@ -13,7 +13,8 @@ constexpr int kMaxSteps = 1 << 16;
 // Bytes from the first to one past the last; no levels is a single byte.
 std::int64_t span_of(Levels levels) {
   std::int64_t span = 1;
-  for (const auto& level : levels) span += level.stride * (level.count - 1);
+  for (const auto& level : levels)
+    span += level.stride * (level.count - 1);
   return span;
 }
 
@@ -79,7 +80,8 @@ Footprint footprint(const Box& box, std::uint64_t offset, const Dims& strides, s
   for (std::size_t i = 0; i < box.rank(); ++i) {
     if (box.extent[i] > 1) result.levels.push_back({strides[i] * element_bytes, box.extent[i]});
   }
-  std::stable_sort(result.levels.begin(), result.levels.end(), [](const auto& a, const auto& b) { return a.stride > b.stride; });
+  std::stable_sort(result.levels.begin(), result.levels.end(),
+                   [](const auto& a, const auto& b) { return a.stride > b.stride; });
   if (element_bytes > 1) result.levels.push_back({1, element_bytes});
   for (std::size_t i = result.levels.size(); i-- > 1;) {
     auto& outer = result.levels[i - 1];

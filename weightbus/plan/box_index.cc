@@ -15,7 +15,8 @@ BoxIndex::BoxIndex(const std::vector<model::Box>& boxes) : boxes_(boxes), order_
   choose_dimension();
   std::stable_sort(order_.begin(), order_.end(), [&](auto a, auto b) { return begin(a) < begin(b); });
   furthest_.reserve(order_.size());
-  for (const auto i : order_) furthest_.push_back(furthest_.empty() ? end(i) : std::max(furthest_.back(), end(i)));
+  for (const auto i : order_)
+    furthest_.push_back(furthest_.empty() ? end(i) : std::max(furthest_.back(), end(i)));
   disjoint_ = check_disjoint();
 }
 
@@ -23,7 +24,8 @@ void BoxIndex::choose_dimension() {
   std::size_t most = 0;
   std::vector<std::int64_t> offsets(boxes_.size());
   for (std::size_t d = 0; d < boxes_[0].rank(); ++d) {
-    for (std::size_t i = 0; i < boxes_.size(); ++i) offsets[i] = boxes_[i].offset[d];
+    for (std::size_t i = 0; i < boxes_.size(); ++i)
+      offsets[i] = boxes_[i].offset[d];
     std::sort(offsets.begin(), offsets.end());
     const auto distinct = static_cast<std::size_t>(std::unique(offsets.begin(), offsets.end()) - offsets.begin());
     if (distinct > most) {

@@ -31,7 +31,8 @@ void BucketCutter::put(const Box& box, std::uint64_t bytes) {
 
 void BucketCutter::split(const Box& box, std::uint32_t element_bytes) {
   std::size_t d = 0;
-  while (d < box.rank() && box.extent[d] == 1) ++d;
+  while (d < box.rank() && box.extent[d] == 1)
+    ++d;
   WB_ASSERT(d < box.rank(), "a single element fits into any bucket");
   Box row = box;
   row.extent[d] = 1;

@@ -40,10 +40,14 @@ class Builder {
 
  private:
   void number_names() {
-    for (const auto& source : sources_) source_names_.push_back(names_.add_all(source.manifest->tensors));
-    for (const auto& sink : sinks_) sink_names_.push_back(names_.add_all(sink.manifest->tensors));
-    for (const auto& source : sources_) names_.add_aliases(source.manifest->aliases);
-    for (const auto& sink : sinks_) names_.add_aliases(sink.manifest->aliases);
+    for (const auto& source : sources_)
+      source_names_.push_back(names_.add_all(source.manifest->tensors));
+    for (const auto& sink : sinks_)
+      sink_names_.push_back(names_.add_all(sink.manifest->tensors));
+    for (const auto& source : sources_)
+      names_.add_aliases(source.manifest->aliases);
+    for (const auto& sink : sinks_)
+      names_.add_aliases(sink.manifest->aliases);
     names_.resolve();
     classes_.resize(names_.size());
   }
@@ -101,7 +105,8 @@ class Builder {
   Status check_slot(const model::TensorSpec& tensor, const model::Slot& slot, const ClassInfo& info,
                     const model::MemberId& sink) const {
     if (!info.spec) {
-      return fail(ErrorCode::kInvalidArgument, "'{}' needs tensor '{}', which no source has", sink.value(), tensor.name);
+      return fail(ErrorCode::kInvalidArgument, "'{}' needs tensor '{}', which no source has", sink.value(),
+                  tensor.name);
     }
     if (tensor.shape != info.spec->shape) {
       return fail(ErrorCode::kInvalidArgument,
@@ -119,8 +124,10 @@ class Builder {
 
   Status check_unmatched() {
     std::set<std::string_view> patterns;
-    for (const auto& source : sources_) patterns.insert(source.manifest->ignored.begin(), source.manifest->ignored.end());
-    for (const auto& sink : sinks_) patterns.insert(sink.manifest->ignored.begin(), sink.manifest->ignored.end());
+    for (const auto& source : sources_)
+      patterns.insert(source.manifest->ignored.begin(), source.manifest->ignored.end());
+    for (const auto& sink : sinks_)
+      patterns.insert(sink.manifest->ignored.begin(), sink.manifest->ignored.end());
     std::vector<bool> checked(names_.size(), false);
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       for (const auto name : source_names_[s]) {
@@ -128,7 +135,8 @@ class Builder {
         checked[name] = true;
         if (class_of(name).wanted) continue;
         const auto text = names_.name(name);
-        if (std::any_of(patterns.begin(), patterns.end(), [&](auto p) { return model::name_matches(p, text); })) continue;
+        if (std::any_of(patterns.begin(), patterns.end(), [&](auto p) { return model::name_matches(p, text); }))
+          continue;
         return fail(ErrorCode::kInvalidArgument,
                     "tensor '{}' of '{}' matches no slot of any engine; list it as ignored if none needs it", text,
                     sources_[s].id.value());
@@ -181,7 +189,8 @@ class Builder {
     };
     shards_begin_.assign(classes_.size() + 1, 0);
     each([&](std::uint32_t id, const ShardRef&) { ++shards_begin_[id + 1]; });
-    for (std::size_t i = 1; i < shards_begin_.size(); ++i) shards_begin_[i] += shards_begin_[i - 1];
+    for (std::size_t i = 1; i < shards_begin_.size(); ++i)
+      shards_begin_[i] += shards_begin_[i - 1];
     catalog.shards.resize(shards_begin_.back());
     auto next = shards_begin_;
     each([&](std::uint32_t id, const ShardRef& ref) { catalog.shards[next[id]++] = ref; });
@@ -201,7 +210,8 @@ class Builder {
     };
     slots_begin_.assign(classes_.size() * kCasts + 1, 0);
     each([&](std::size_t key, const SlotRef&) { ++slots_begin_[key + 1]; });
-    for (std::size_t i = 1; i < slots_begin_.size(); ++i) slots_begin_[i] += slots_begin_[i - 1];
+    for (std::size_t i = 1; i < slots_begin_.size(); ++i)
+      slots_begin_[i] += slots_begin_[i - 1];
     catalog.slots.resize(slots_begin_.back());
     auto next = slots_begin_;
     each([&](std::size_t key, const SlotRef& ref) { catalog.slots[next[key]++] = ref; });

@@ -21,8 +21,8 @@ struct SlotRef {
   const model::Slot* at;
 };
 struct CatalogTensor {
-  PlannedTensor planned;  // without its grain
-  bool primary;           // of the casts of one name, the one that the version digest is made of
+  PlannedTensor planned;             // without its grain
+  bool primary;                      // of the casts of one name, the one that the version digest is made of
   std::span<const ShardRef> shards;  // not empty boxes, by source
   std::span<const SlotRef> slots;    // not empty boxes, by sink
 };
@@ -37,8 +37,8 @@ struct Catalog {
   std::vector<SlotRef> slots;
 };
 
-// Rules for aliases: names that any member declares to be one tensor form a class; its canonical name is the one that is
-// nobody's alias (the first by spelling, should there be several). Of several names that sources hold, the canonical
+// Rules for aliases: names that any member declares to be one tensor form a class; its canonical name is the one that
+// is nobody's alias (the first by spelling, should there be several). Of several names that sources hold, the canonical
 // one's content is taken, else the first by spelling.
 // kInvalidArgument names the tensor and the member.
 base::Result<Catalog> make_catalog(std::span<const PlanSource> sources, std::span<const PlanSink> sinks);

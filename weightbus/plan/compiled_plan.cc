@@ -27,7 +27,8 @@ class CompiledPlan::LocalTensors {
     std::sort(numbers_.begin(), numbers_.end());
     numbers_.erase(std::unique(numbers_.begin(), numbers_.end()), numbers_.end());
     planned_.reserve(numbers_.size());
-    for (const auto number : numbers_) planned_.push_back(tables.tensors[number].planned);
+    for (const auto number : numbers_)
+      planned_.push_back(tables.tensors[number].planned);
   }
   std::uint32_t at(std::uint32_t number) const {
     const auto found = std::lower_bound(numbers_.begin(), numbers_.end(), number);
@@ -43,10 +44,7 @@ class CompiledPlan::LocalTensors {
 
 CompiledPlan::CompiledPlan(std::vector<model::MemberId> sources, std::vector<model::MemberId> sinks,
                            std::uint64_t bucket_bytes, Tables tables)
-    : sources_(std::move(sources)),
-      sinks_(std::move(sinks)),
-      bucket_bytes_(bucket_bytes),
-      tables_(std::move(tables)) {}
+    : sources_(std::move(sources)), sinks_(std::move(sinks)), bucket_bytes_(bucket_bytes), tables_(std::move(tables)) {}
 
 base::Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::make(std::vector<model::MemberId> sources,
                                                                      std::vector<model::MemberId> sinks,
@@ -86,19 +84,23 @@ base::Hash128 CompiledPlan::compute_hash() const {
   all.add("weightbus plan 1");
   all.add(bucket_bytes_);
   all.add(sources_.size());
-  for (const auto& id : sources_) all.add(id.value());
+  for (const auto& id : sources_)
+    all.add(id.value());
   all.add(sinks_.size());
-  for (const auto& id : sinks_) all.add(id.value());
+  for (const auto& id : sinks_)
+    all.add(id.value());
   const auto add_box = [&](base::Hasher& hasher, std::uint64_t at, std::uint32_t tensor) {
     const auto rank = tables_.tensors[tensor].planned.shape.size();
-    for (std::size_t i = 0; i < 2 * rank; ++i) hasher.add(tables_.numbers[at + i]);
+    for (std::size_t i = 0; i < 2 * rank; ++i)
+      hasher.add(tables_.numbers[at + i]);
   };
   const auto add_place = [&](base::Hasher& hasher, const Place& at) {
     hasher.add(at.region);
     hasher.add(at.offset);
     hasher.add(at.strides);
   };
-  for (const auto& strides : tables_.strides) model::add(all, strides);
+  for (const auto& strides : tables_.strides)
+    model::add(all, strides);
   std::uint32_t slot_class = 0;
   for (std::uint32_t tensor = 0; tensor < tables_.tensors.size(); ++tensor) {
     base::Hasher hasher;
@@ -109,7 +111,8 @@ base::Hash128 CompiledPlan::compute_hash() const {
     hasher.add(planned.cast);
     model::add(hasher, planned.shape);
     hasher.add(planned.grain_bytes);
-    for (; slot_class < tables_.slot_classes.size() && tables_.slot_classes[slot_class].tensor == tensor; ++slot_class) {
+    for (; slot_class < tables_.slot_classes.size() && tables_.slot_classes[slot_class].tensor == tensor;
+         ++slot_class) {
       const auto entries = tables_.entries_of(slot_class);
       add_box(hasher, tables_.slot_classes[slot_class].box, tensor);
       hasher.add(entries.end - entries.begin);
@@ -130,7 +133,8 @@ base::Hash128 CompiledPlan::compute_hash() const {
           hasher.add(holder.source);
           add_place(hasher, holder.at);
         }
-        for (const auto cell : tables_.cells_of(p)) add_box(hasher, tables_.cells[cell].box, tensor);
+        for (const auto cell : tables_.cells_of(p))
+          add_box(hasher, tables_.cells[cell].box, tensor);
       }
     }
     all.add(hasher.finish());
@@ -142,8 +146,8 @@ std::vector<CompiledPlan::Uses> CompiledPlan::uses_of_source(std::size_t source)
   std::vector<Uses> by_sink(sinks_.size());
   for (const auto holder : tables_.source_holders[source]) {
     const auto shard_class = tables_.holders[holder].shard_class;
-    for (auto at = tables_.shard_class_pieces_begin[shard_class]; at < tables_.shard_class_pieces_begin[shard_class + 1];
-         ++at) {
+    for (auto at = tables_.shard_class_pieces_begin[shard_class];
+         at < tables_.shard_class_pieces_begin[shard_class + 1]; ++at) {
       const auto piece = tables_.shard_class_pieces[at];
       const auto entries = tables_.entries_of(tables_.pieces[piece].slot_class);
       for (auto e = entries.begin; e < entries.end; ++e) {
@@ -202,7 +206,10 @@ void CompiledPlan::append_buckets(std::size_t source, std::size_t sink, Uses use
                                   std::vector<Bucket>& buckets) const {
   std::uint32_t index = 0;
   cut(
-      std::move(uses), [&] { buckets.push_back(Bucket{index++, sources_[source], sinks_[sink], 0, {}}); },
+      std::move(uses),
+      [&] {
+        buckets.push_back(Bucket{index++, sources_[source], sinks_[sink], 0, {}});
+      },
       [&](const Use& use, const Box& box, std::uint64_t bytes) {
         buckets.back().bytes += bytes;
         buckets.back().fragments.push_back(fragment(use, box, local));
@@ -213,7 +220,8 @@ SourcePart CompiledPlan::source_part(std::size_t source) const {
   WB_ASSERT(source < sources_.size(), "no such source");
   auto by_sink = uses_of_source(source);
   std::vector<std::uint32_t> wanted;
-  for (const auto u : tables_.source_units[source]) wanted.push_back(tables_.cells[tables_.units[u].cell].tensor);
+  for (const auto u : tables_.source_units[source])
+    wanted.push_back(tables_.cells[tables_.units[u].cell].tensor);
   LocalTensors local(tables_, std::move(wanted));
   SourcePart part;
   part.plan_hash = hash_;
@@ -240,7 +248,8 @@ SinkPart CompiledPlan::sink_part(std::size_t sink) const {
   WB_ASSERT(sink < sinks_.size(), "no such sink");
   auto by_source = uses_of_sink(sink);
   std::vector<std::uint32_t> wanted;
-  for (const auto e : tables_.sink_entries[sink]) wanted.push_back(tables_.slot_classes[tables_.entries[e].slot_class].tensor);
+  for (const auto e : tables_.sink_entries[sink])
+    wanted.push_back(tables_.slot_classes[tables_.entries[e].slot_class].tensor);
   LocalTensors local(tables_, std::move(wanted));
   SinkPart part;
   part.plan_hash = hash_;
@@ -251,14 +260,16 @@ SinkPart CompiledPlan::sink_part(std::size_t sink) const {
   for (std::size_t source = 0; source < sources_.size(); ++source) {
     append_buckets(source, sink, std::move(by_source[source]), local, part.buckets);
   }
-  for (const auto& bucket : part.buckets) part.bytes += bucket.bytes;
+  for (const auto& bucket : part.buckets)
+    part.bytes += bucket.bytes;
   part.tensors = local.take();
   return part;
 }
 
 std::vector<Link> CompiledPlan::links() const {
   std::vector<std::uint64_t> piece_bytes(tables_.pieces.size());
-  for (std::uint32_t p = 0; p < tables_.pieces.size(); ++p) piece_bytes[p] = tables_.piece_bytes(p);
+  for (std::uint32_t p = 0; p < tables_.pieces.size(); ++p)
+    piece_bytes[p] = tables_.piece_bytes(p);
   std::vector<Link> links;
   for (std::size_t sink = 0; sink < sinks_.size(); ++sink) {
     std::vector<std::uint64_t> bytes(sources_.size(), 0);
@@ -346,7 +357,8 @@ base::Result<std::vector<std::pair<std::string, Digest>>> CompiledPlan::version_
     const auto& tensor = tables_.tensors[tables_.cells[cell].tensor];
     if (!tensor.primary) continue;
     const auto& unit = tables_.units[tables_.cells[cell].units];
-    if (result.empty() || result.back().first != tensor.planned.name) result.emplace_back(tensor.planned.name, Digest{});
+    if (result.empty() || result.back().first != tensor.planned.name)
+      result.emplace_back(tensor.planned.name, Digest{});
     result.back().second = result.back().second + element_digests[unit.source][unit.index];
   }
   return result;

@@ -34,7 +34,8 @@ std::optional<Box> cover(const Box& slot, std::vector<Covering>& parts, bool par
   if (parts_disjoint) {
     // Disjoint parts inside the slot cover it exactly when their volumes add up.
     std::uint64_t volume = 0;
-    for (const auto& part : parts) volume += part.box.volume();
+    for (const auto& part : parts)
+      volume += part.box.volume();
     if (volume == slot.volume()) return std::nullopt;
   }
   std::stable_sort(parts.begin(), parts.end(),
@@ -50,15 +51,15 @@ std::optional<Box> cover(const Box& slot, std::vector<Covering>& parts, bool par
         continue;
       }
       taken.push_back({part.shard, *common});
-      for (auto& rest : subtract(box, *common)) still_missing.push_back(rest);
+      for (auto& rest : subtract(box, *common))
+        still_missing.push_back(rest);
     }
     missing = std::move(still_missing);
     if (missing.empty()) break;
   }
   if (!missing.empty()) return *std::min_element(missing.begin(), missing.end());
-  std::sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) {
-    return a.shard != b.shard ? a.shard < b.shard : a.box < b.box;
-  });
+  std::sort(taken.begin(), taken.end(),
+            [](const auto& a, const auto& b) { return a.shard != b.shard ? a.shard < b.shard : a.box < b.box; });
   parts = std::move(taken);
   return std::nullopt;
 }
@@ -68,7 +69,8 @@ Refinement refine(const std::vector<Box>& boxes) {
   result.members.resize(boxes.size());
   if (BoxIndex(boxes).disjoint()) {
     result.cells = boxes;
-    for (std::uint32_t i = 0; i < boxes.size(); ++i) result.members[i] = {i};
+    for (std::uint32_t i = 0; i < boxes.size(); ++i)
+      result.members[i] = {i};
     return result;
   }
   for (const auto& box : boxes) {
@@ -81,7 +83,8 @@ Refinement refine(const std::vector<Box>& boxes) {
         continue;
       }
       cells.push_back(*common);
-      for (auto& rest : subtract(cell, *common)) cells.push_back(rest);
+      for (auto& rest : subtract(cell, *common))
+        cells.push_back(rest);
       std::vector<Box> left;
       for (const auto& part : fresh) {
         const auto met = intersect(part, *common);
@@ -89,7 +92,8 @@ Refinement refine(const std::vector<Box>& boxes) {
           left.push_back(part);
           continue;
         }
-        for (auto& rest : subtract(part, *met)) left.push_back(rest);
+        for (auto& rest : subtract(part, *met))
+          left.push_back(rest);
       }
       fresh = std::move(left);
     }
@@ -98,7 +102,8 @@ Refinement refine(const std::vector<Box>& boxes) {
   }
   std::sort(result.cells.begin(), result.cells.end());
   const BoxIndex index(result.cells);
-  for (std::size_t i = 0; i < boxes.size(); ++i) result.members[i] = index.meeting(boxes[i]);
+  for (std::size_t i = 0; i < boxes.size(); ++i)
+    result.members[i] = index.meeting(boxes[i]);
   return result;
 }
 

@@ -18,9 +18,9 @@ struct Covering {
   model::Box box;
 };
 
-// Turns `parts` (intersections of a slot with shards) into disjoint parts whose union is the slot. Where shards overlap,
-// the one whose part is larger gives the common elements, of equal ones the first. Returns the first box that no part
-// covers, if any; `parts_disjoint` spares the search when the caller knows it.
+// Turns `parts` (intersections of a slot with shards) into disjoint parts whose union is the slot. Where shards
+// overlap, the one whose part is larger gives the common elements, of equal ones the first. Returns the first box that
+// no part covers, if any; `parts_disjoint` spares the search when the caller knows it.
 std::optional<model::Box> cover(const model::Box& slot, std::vector<Covering>& parts, bool parts_disjoint);
 
 // Disjoint cells such that every one of `boxes` (distinct) is a union of them; `members[i]` are the cells of box i.

@@ -98,7 +98,8 @@ void add_gathered(Accumulator& sum, const std::byte* data, std::int64_t stride_b
 void prefetch(const std::byte* row, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kLine = 64;
   constexpr std::uint64_t kMost = 2048;
-  for (std::uint64_t i = 0; i < std::min(bytes, kMost); i += kLine) __builtin_prefetch(row + i);
+  for (std::uint64_t i = 0; i < std::min(bytes, kMost); i += kLine)
+    __builtin_prefetch(row + i);
 }
 
 // How many trailing dimensions form one run, in memory and in the tensor; 0 when even the innermost one is strided.
@@ -127,9 +128,8 @@ std::uint64_t digest_seed(std::string_view name, const model::Dims& shape, model
   return hasher.finish().low;
 }
 
-Digest digest_box(const std::byte* data, const model::Dims& strides, std::uint32_t element_bytes,
-                  const model::Box& box, const model::Dims& shape, std::uint64_t seed,
-                  std::uint32_t grain_bytes) noexcept {
+Digest digest_box(const std::byte* data, const model::Dims& strides, std::uint32_t element_bytes, const model::Box& box,
+                  const model::Dims& shape, std::uint64_t seed, std::uint32_t grain_bytes) noexcept {
   WB_ASSERT(strides.size() == box.rank() && shape.size() == box.rank(), "one stride and one extent a dimension");
   WB_ASSERT(std::has_single_bit(grain_bytes) && grain_bytes <= 16, "grains have 1, 2, 4, 8 or 16 bytes");
   Accumulator sum(seed);
@@ -139,14 +139,16 @@ Digest digest_box(const std::byte* data, const model::Dims& strides, std::uint32
   const bool gather = merged == 0 && box.rank() > 0;
   const std::size_t outer = box.rank() - (gather ? 1 : merged);
   std::int64_t run = 1;
-  for (std::size_t i = outer; i < box.rank(); ++i) run *= box.extent[i];
+  for (std::size_t i = outer; i < box.rank(); ++i)
+    run *= box.extent[i];
   const auto pitch = model::dense_strides(shape);
   std::int64_t first = 0;
-  for (std::size_t i = 0; i < box.rank(); ++i) first += box.offset[i] * pitch[i];
+  for (std::size_t i = 0; i < box.rank(); ++i)
+    first += box.offset[i] * pitch[i];
 
   auto index = model::Dims::filled(outer, 0);
-  std::int64_t memory = 0;    // elements from `data`
-  std::int64_t row = first;   // elements from the tensor's beginning
+  std::int64_t memory = 0;   // elements from `data`
+  std::int64_t row = first;  // elements from the tensor's beginning
   while (true) {
     const auto* at = data + memory * element_bytes;
     const auto position = static_cast<std::uint64_t>(row) * element_bytes;

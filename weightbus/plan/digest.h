@@ -12,8 +12,8 @@
 //
 // It is linear in the words. So a piece of a tensor is a tensor whose other bytes are zero in the sum, and digests add
 // over *any* partition, down to single bytes: the result does not depend on the grain, which only says how finely boxes
-// cut. A plan-grain digest and an element-grain digest of the same content are therefore equal, and one pass gives both.
-// Per word it costs one 32x32->64 multiply-add a lane; R is applied once a block.
+// cut. A plan-grain digest and an element-grain digest of the same content are therefore equal, and one pass gives
+// both. Per word it costs one 32x32->64 multiply-add a lane; R is applied once a block.
 //
 // What it finds, over the choice of keys (which nobody can see into the data, so the keys may be public: the digest
 // detects faults, not malice):
@@ -39,8 +39,8 @@
 
 namespace weightbus::plan {
 
-// The seed of a tensor: a hash of its name, shape and dtype. The grain (1, 2, 4, 8 or 16) is checked and does not enter,
-// so that digests of one content agree whatever the plan that asked for them (see above).
+// The seed of a tensor: a hash of its name, shape and dtype. The grain (1, 2, 4, 8 or 16) is checked and does not
+// enter, so that digests of one content agree whatever the plan that asked for them (see above).
 std::uint64_t digest_seed(std::string_view name, const model::Dims& shape, model::DType dtype,
                           std::uint32_t grain_bytes) noexcept;
 
@@ -48,8 +48,7 @@ std::uint64_t digest_seed(std::string_view name, const model::Dims& shape, model
 // `element_bytes`) are `strides`. grain_bytes is one of 1, 2, 4, 8, 16, and divides the byte offset and length of every
 // contiguous row-major run of the box (an innermost stride other than 1 requires grain_bytes <= element_bytes and
 // dividing it). `data` needs no alignment. Thread safe. An empty box gives {0, 0}.
-Digest digest_box(const std::byte* data, const model::Dims& strides, std::uint32_t element_bytes,
-                  const model::Box& box, const model::Dims& shape, std::uint64_t seed,
-                  std::uint32_t grain_bytes) noexcept;
+Digest digest_box(const std::byte* data, const model::Dims& strides, std::uint32_t element_bytes, const model::Box& box,
+                  const model::Dims& shape, std::uint64_t seed, std::uint32_t grain_bytes) noexcept;
 
 }  // namespace weightbus::plan

@@ -51,7 +51,8 @@ void NameTable::resolve() {
     if (chosen == kNone || key(id) < key(chosen)) chosen = id;
   }
   canonical_.resize(names_.size());
-  for (std::uint32_t id = 0; id < names_.size(); ++id) canonical_[id] = best[root(id)];
+  for (std::uint32_t id = 0; id < names_.size(); ++id)
+    canonical_[id] = best[root(id)];
 }
 
 }  // namespace weightbus::plan

@@ -41,7 +41,8 @@ base::Result<std::shared_ptr<const ReshardPlan>> plan(std::span<const PlanSource
   Tables tables;
   {
     WB_ASSIGN(const auto catalog, make_catalog(sources, sinks));
-    for (const auto& tensor : catalog.tensors) WB_TRY(reshard(tensor, sinks, tables));
+    for (const auto& tensor : catalog.tensors)
+      WB_TRY(reshard(tensor, sinks, tables));
   }
   choose_sources(sources, sinks, tables);
   make_units(tables);

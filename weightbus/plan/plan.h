@@ -1,8 +1,8 @@
 // The reshard plan: which byte of which source goes where, computed once and replayed for every update.
 //
-// plan() is a pure function of the manifests. It is stored per class of ranks with equal boxes (one set of fragments for
-// all sinks that need the same box from the same distinct shards), so that its size follows the layout and not ranks
-// squared; source_part() and sink_part() expand one member's share with addresses.
+// plan() is a pure function of the manifests. It is stored per class of ranks with equal boxes (one set of fragments
+// for all sinks that need the same box from the same distinct shards), so that its size follows the layout and not
+// ranks squared; source_part() and sink_part() expand one member's share with addresses.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,9 @@ struct PlanSink {
 
 // A tensor as it travels: one for each (name, cast) that is planned.
 struct PlannedTensor {
-  std::string name;           // canonical: the alias target for tied tensors
+  std::string name;  // canonical: the alias target for tied tensors
   model::DType source_dtype;
-  model::DType dtype;         // after the cast
+  model::DType dtype;  // after the cast
   model::Cast cast = model::Cast::kNone;
   model::Dims shape;
   std::uint32_t grain_bytes;  // digest grain, 1..16, divides every box boundary of this tensor (after the cast)
@@ -56,26 +56,26 @@ struct Fragment {
   model::Box box;
   model::Placement from;
   model::Placement to;
-  std::uint32_t slot;    // index into the sink manifest's `slots`
+  std::uint32_t slot;  // index into the sink manifest's `slots`
   friend bool operator==(const Fragment&, const Fragment&) = default;
 };
 
 // The unit of sending, acknowledging and retrying: fragments of one (source, sink) pair, in an order both ends know.
 struct Bucket {
-  std::uint32_t index;   // counts 0, 1, ... within its (source, sink) pair
+  std::uint32_t index;  // counts 0, 1, ... within its (source, sink) pair
   model::MemberId source;
   model::MemberId sink;
-  std::uint64_t bytes;   // payload after casts; the fragments packed densely, row-major, back to back
+  std::uint64_t bytes;  // payload after casts; the fragments packed densely, row-major, back to back
   std::vector<Fragment> fragments;
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
 // A box whose digest its source reports. Units are shared by all sinks that receive the same box from that source.
 struct DigestUnit {
-  std::uint32_t tensor;   // index into the part's `tensors`
+  std::uint32_t tensor;  // index into the part's `tensors`
   model::Box box;
   model::Placement from;
-  bool primary;           // exactly one primary unit covers each planned element of (name, no cast or else first cast)
+  bool primary;  // exactly one primary unit covers each planned element of (name, no cast or else first cast)
   friend bool operator==(const DigestUnit&, const DigestUnit&) = default;
 };
 
@@ -133,7 +133,7 @@ class ReshardPlan {
  public:
   virtual ~ReshardPlan() = default;
   virtual base::Hash128 hash() const = 0;
-  virtual std::uint64_t bytes() const = 0;         // that move, over all sinks
+  virtual std::uint64_t bytes() const = 0;  // that move, over all sinks
   virtual std::uint64_t bucket_bytes() const = 0;
   virtual std::size_t source_count() const = 0;
   virtual std::size_t sink_count() const = 0;
@@ -152,7 +152,8 @@ class ReshardPlan {
 };
 
 // Plans. Errors (kInvalidArgument) name the first tensor or member that is wrong: a name that matches nothing on either
-// side and is not ignored, a differing dtype without a cast, a differing shape, a slot not covered, shards that disagree.
+// side and is not ignored, a differing dtype without a cast, a differing shape, a slot not covered, shards that
+// disagree.
 base::Result<std::shared_ptr<const ReshardPlan>> plan(std::span<const PlanSource> sources,
                                                       std::span<const PlanSink> sinks, const PlanOptions& options);
 

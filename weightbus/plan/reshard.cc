@@ -36,7 +36,8 @@ class Resharder {
   void group_shards() {
     std::vector<const ShardRef*> refs;
     refs.reserve(input_.shards.size());
-    for (const auto& ref : input_.shards) refs.push_back(&ref);
+    for (const auto& ref : input_.shards)
+      refs.push_back(&ref);
     // Stable: within a class by source, as the catalog lists them.
     std::stable_sort(refs.begin(), refs.end(), [](auto* a, auto* b) { return a->shard->box < b->shard->box; });
     for (const auto* ref : refs) {
@@ -55,7 +56,8 @@ class Resharder {
   base::Status group_slots(const BoxIndex& index) {
     std::vector<const SlotRef*> refs;
     refs.reserve(input_.slots.size());
-    for (const auto& ref : input_.slots) refs.push_back(&ref);
+    for (const auto& ref : input_.slots)
+      refs.push_back(&ref);
     std::stable_sort(refs.begin(), refs.end(), [](auto* a, auto* b) { return a->at->box < b->at->box; });
     const Box* current = nullptr;
     for (const auto* ref : refs) {
@@ -85,7 +87,8 @@ class Resharder {
     const auto slot_class = static_cast<std::uint32_t>(tables_.slot_classes.size() - 1);
     for (const auto& part : parts) {
       piece_boxes_.push_back(part.box);
-      tables_.pieces.push_back({tables_.add_box(part.box), first_shard_class_ + part.shard, slot_class, kOneHolder, 0, 0});
+      tables_.pieces.push_back(
+          {tables_.add_box(part.box), first_shard_class_ + part.shard, slot_class, kOneHolder, 0, 0});
     }
     return {};
   }
@@ -95,7 +98,9 @@ class Resharder {
   void cut_cells(bool shards_disjoint) {
     std::vector<std::uint32_t> order(piece_boxes_.size());
     std::iota(order.begin(), order.end(), 0U);
-    const auto group = [&](std::uint32_t i) { return shards_disjoint ? tables_.pieces[first_piece_ + i].shard_class : 0; };
+    const auto group = [&](std::uint32_t i) {
+      return shards_disjoint ? tables_.pieces[first_piece_ + i].shard_class : 0;
+    };
     std::sort(order.begin(), order.end(), [&](auto a, auto b) {
       if (group(a) != group(b)) return group(a) < group(b);
       const auto by_box = piece_boxes_[a] <=> piece_boxes_[b];
@@ -103,7 +108,8 @@ class Resharder {
     });
     for (std::size_t begin = 0; begin < order.size();) {
       auto end = begin;
-      while (end < order.size() && group(order[end]) == group(order[begin])) ++end;
+      while (end < order.size() && group(order[end]) == group(order[begin]))
+        ++end;
       cut_group(std::span(order).subspan(begin, end - begin));
       begin = end;
     }
@@ -128,7 +134,8 @@ class Resharder {
       if (piece_boxes_[i] != boxes[box]) ++box;
       if (box != previous) {
         begin = static_cast<std::uint32_t>(tables_.piece_cells.size());
-        for (const auto cell : refined.members[box]) tables_.piece_cells.push_back(first_cell + cell);
+        for (const auto cell : refined.members[box])
+          tables_.piece_cells.push_back(first_cell + cell);
         previous = box;
       }
       auto& piece = tables_.pieces[first_piece_ + i];
@@ -147,7 +154,8 @@ class Resharder {
     if (rank == 0) bits |= element;
     for (const auto& box : cell_boxes_) {
       if (rank == 0) break;
-      bits |= static_cast<std::uint64_t>(box.offset[rank - 1] | box.extent[rank - 1] | planned.shape[rank - 1]) * element;
+      bits |=
+          static_cast<std::uint64_t>(box.offset[rank - 1] | box.extent[rank - 1] | planned.shape[rank - 1]) * element;
     }
     const auto strided = [&](const Place& at, std::int64_t extent) {
       return rank > 0 && extent > 1 && tables_.strides[at.strides][rank - 1] != 1;

@@ -41,8 +41,10 @@ void choose_sources(std::span<const PlanSource> sources, std::span<const PlanSin
   Places places;
   std::vector<Places::Where> source_places;
   std::vector<Places::Where> sink_places;
-  for (const auto& source : sources) source_places.push_back(places.of(source));
-  for (const auto& sink : sinks) sink_places.push_back(places.of(sink));
+  for (const auto& source : sources)
+    source_places.push_back(places.of(source));
+  for (const auto& sink : sinks)
+    sink_places.push_back(places.of(sink));
 
   std::vector<std::uint64_t> load(sources.size(), 0);
   for (std::uint32_t p = 0; p < tables.pieces.size(); ++p) {
@@ -98,7 +100,8 @@ void make_units(Tables& tables) {
         used.erase(std::unique(used.begin(), used.end()), used.end());
       }
       for (const auto cell : tables.cells_of(piece)) {
-        for (const auto holder : used) uses.push_back({cell, holder, tables.holders[holder].source, 0});
+        for (const auto holder : used)
+          uses.push_back({cell, holder, tables.holders[holder].source, 0});
       }
     }
     const auto key = [](const Unit& unit) { return std::tuple(unit.cell, unit.source, unit.holder); };
@@ -106,14 +109,17 @@ void make_units(Tables& tables) {
     const auto same = [](const Unit& a, const Unit& b) { return a.cell == b.cell && a.source == b.source; };
     uses.erase(std::unique(uses.begin(), uses.end(), same), uses.end());
     for (const auto& use : uses) {
-      while (next_cell <= use.cell) tables.cells[next_cell++].units = static_cast<std::uint32_t>(tables.units.size());
+      while (next_cell <= use.cell)
+        tables.cells[next_cell++].units = static_cast<std::uint32_t>(tables.units.size());
       tables.units.push_back(use);
     }
   }
   std::uint32_t sources = 0;
-  for (const auto& unit : tables.units) sources = std::max(sources, unit.source + 1);
+  for (const auto& unit : tables.units)
+    sources = std::max(sources, unit.source + 1);
   std::vector<std::uint32_t> next_index(sources, 0);
-  for (auto& unit : tables.units) unit.index = next_index[unit.source]++;
+  for (auto& unit : tables.units)
+    unit.index = next_index[unit.source]++;
 }
 
 }  // namespace weightbus::plan

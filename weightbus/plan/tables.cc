@@ -41,7 +41,8 @@ model::Box Tables::box(std::uint64_t at, std::uint32_t tensor) const {
 std::uint64_t Tables::volume(std::uint64_t at, std::uint32_t tensor) const {
   const auto rank = tensors[tensor].planned.shape.size();
   std::uint64_t volume = 1;
-  for (std::size_t i = 0; i < rank; ++i) volume *= static_cast<std::uint64_t>(numbers[at + rank + i]);
+  for (std::size_t i = 0; i < rank; ++i)
+    volume *= static_cast<std::uint64_t>(numbers[at + rank + i]);
   return volume;
 }
 
@@ -84,16 +85,21 @@ void Tables::index_members(std::size_t sources, std::size_t sinks) {
   source_holders.resize(sources);
   source_units.resize(sources);
   sink_entries.resize(sinks);
-  for (std::uint32_t i = 0; i < holders.size(); ++i) source_holders[holders[i].source].push_back(i);
-  for (std::uint32_t i = 0; i < entries.size(); ++i) sink_entries[entries[i].sink].push_back(i);
-  for (std::uint32_t i = 0; i < units.size(); ++i) source_units[units[i].source].push_back(i);
+  for (std::uint32_t i = 0; i < holders.size(); ++i)
+    source_holders[holders[i].source].push_back(i);
+  for (std::uint32_t i = 0; i < entries.size(); ++i)
+    sink_entries[entries[i].sink].push_back(i);
+  for (std::uint32_t i = 0; i < units.size(); ++i)
+    source_units[units[i].source].push_back(i);
 
   shard_class_pieces_begin.assign(shard_classes.size() + 1, 0);
-  for (const auto& piece : pieces) ++shard_class_pieces_begin[piece.shard_class + 1];
+  for (const auto& piece : pieces)
+    ++shard_class_pieces_begin[piece.shard_class + 1];
   std::partial_sum(shard_class_pieces_begin.begin(), shard_class_pieces_begin.end(), shard_class_pieces_begin.begin());
   shard_class_pieces.resize(pieces.size());
   auto next = shard_class_pieces_begin;
-  for (std::uint32_t i = 0; i < pieces.size(); ++i) shard_class_pieces[next[pieces[i].shard_class]++] = i;
+  for (std::uint32_t i = 0; i < pieces.size(); ++i)
+    shard_class_pieces[next[pieces[i].shard_class]++] = i;
 }
 
 }  // namespace weightbus::plan

@@ -79,7 +79,7 @@ struct TableTensor {
 
 class Tables {
  public:
-  std::vector<TableTensor> tensors;  // by (name, cast)
+  std::vector<TableTensor> tensors;   // by (name, cast)
   std::vector<std::int64_t> numbers;  // boxes: offsets, then extents
   std::vector<model::Dims> strides;
   std::vector<ShardClass> shard_classes;

@@ -40,13 +40,15 @@ void for_each(const Box& box, const std::function<void(const Dims&)>& use) {
 
 std::uint64_t flat(const Dims& at, const Dims& shape) {
   std::uint64_t index = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) index = index * static_cast<std::uint64_t>(shape[d]) + static_cast<std::uint64_t>(at[d]);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    index = index * static_cast<std::uint64_t>(shape[d]) + static_cast<std::uint64_t>(at[d]);
   return index;
 }
 
 std::uint64_t address(const model::Placement& place, const Box& box, const Dims& at, std::uint32_t element_bytes) {
   std::int64_t element = 0;
-  for (std::size_t d = 0; d < box.rank(); ++d) element += (at[d] - box.offset[d]) * place.strides[d];
+  for (std::size_t d = 0; d < box.rank(); ++d)
+    element += (at[d] - box.offset[d]) * place.strides[d];
   return place.offset + static_cast<std::uint64_t>(element) * element_bytes;
 }
 
@@ -94,9 +96,12 @@ class Check {
     auto planned = plan::plan(sources, sinks, {bucket_bytes_});
     if (!planned) return planned.error().message;
     plan_ = *planned;
-    for (std::size_t s = 0; s < fleet_.sources.size(); ++s) source_parts_.push_back(plan_->source_part(s));
-    for (std::size_t s = 0; s < fleet_.sinks.size(); ++s) sink_parts_.push_back(plan_->sink_part(s));
-    for (const auto& step : {&Check::parts_agree, &Check::copies_are_exact, &Check::digests_agree, &Check::damage_is_found}) {
+    for (std::size_t s = 0; s < fleet_.sources.size(); ++s)
+      source_parts_.push_back(plan_->source_part(s));
+    for (std::size_t s = 0; s < fleet_.sinks.size(); ++s)
+      sink_parts_.push_back(plan_->sink_part(s));
+    for (const auto& step :
+         {&Check::parts_agree, &Check::copies_are_exact, &Check::digests_agree, &Check::damage_is_found}) {
       if (auto problem = (this->*step)(); !problem.empty()) return problem;
     }
     return "";
@@ -145,7 +150,8 @@ class Check {
     for (std::size_t i = 0; i < a.fragments.size(); ++i) {
       const auto& x = a.fragments[i];
       const auto& y = b.fragments[i];
-      if (x.box != y.box || x.from != y.from || x.to != y.to || x.slot != y.slot) return "ends disagree about a fragment";
+      if (x.box != y.box || x.from != y.from || x.to != y.to || x.slot != y.slot)
+        return "ends disagree about a fragment";
       bytes += x.box.volume() * model::dtype_size(part.tensors[x.tensor].dtype);
     }
     return bytes == a.bytes ? "" : "a bucket's bytes are not those of its fragments";
@@ -155,10 +161,12 @@ class Check {
     for (std::size_t s = 0; s < fleet_.sinks.size(); ++s) {
       auto& sink = fleet_.sinks[s];
       std::vector<std::vector<int>> writes;
-      for (const auto& region : sink.regions) writes.emplace_back(region.size(), 0);
+      for (const auto& region : sink.regions)
+        writes.emplace_back(region.size(), 0);
       for (const auto& bucket : sink_parts_[s].buckets) {
         const auto& source = source_named(bucket.source.value());
-        for (const auto& fragment : bucket.fragments) copy(fragment, sink_parts_[s], source, sink, writes);
+        for (const auto& fragment : bucket.fragments)
+          copy(fragment, sink_parts_[s], source, sink, writes);
       }
       if (auto problem = check_memory(sink, writes); !problem.empty()) return problem;
     }
@@ -184,7 +192,8 @@ class Check {
       (void)source.regions[fragment.from.region].at(from + from_bytes - 1);
       (void)sink.regions[fragment.to.region].at(to + to_bytes - 1);
       std::memcpy(&sink.regions[fragment.to.region][to], &value, to_bytes);
-      for (std::uint32_t i = 0; i < to_bytes; ++i) ++writes[fragment.to.region][to + i];
+      for (std::uint32_t i = 0; i < to_bytes; ++i)
+        ++writes[fragment.to.region][to + i];
     });
   }
 
@@ -198,7 +207,8 @@ class Check {
         const auto to = address(slot.at, slot.box, at, bytes);
         const auto mask = bytes == 8 ? ~0ULL : (1ULL << (8 * bytes)) - 1;
         const auto expected = expected_value(tensor, slot.cast, at) & mask;
-        if (load(&sink.regions[slot.at.region][to], bytes) != expected) problem = "wrong content in '" + tensor.name + "'";
+        if (load(&sink.regions[slot.at.region][to], bytes) != expected)
+          problem = "wrong content in '" + tensor.name + "'";
         for (std::uint32_t i = 0; i < bytes; ++i) {
           if (--writes[slot.at.region][to + i] != 0) problem = "'" + tensor.name + "' is not written exactly once";
         }
@@ -215,15 +225,19 @@ class Check {
 
   std::uint64_t expected_value(const model::TensorSpec& tensor, model::Cast cast, const Dims& at) const {
     const auto found = fleet_.content.find(tensor.name);
-    const auto source_dtype = cast == model::Cast::kF32ToBF16 ? DType::kF32 : cast == model::Cast::kBF16ToF32 ? DType::kBF16 : tensor.dtype;
-    auto value = element_value(found == fleet_.content.end() ? tensor.name : found->second, flat(at, tensor.shape), source_dtype);
+    const auto source_dtype = cast == model::Cast::kF32ToBF16   ? DType::kF32
+                              : cast == model::Cast::kBF16ToF32 ? DType::kBF16
+                                                                : tensor.dtype;
+    auto value = element_value(found == fleet_.content.end() ? tensor.name : found->second, flat(at, tensor.shape),
+                               source_dtype);
     if (source_dtype == DType::kBF16) value &= 0xffff;
     return cast_value(value, cast);
   }
 
   plan::Digest digest(const std::byte* data, const Dims& strides, const Box& box, const plan::PlannedTensor& tensor) {
     const auto seed = plan::digest_seed(tensor.name, tensor.shape, tensor.dtype, tensor.grain_bytes);
-    return plan::digest_box(data, strides, model::dtype_size(tensor.dtype), box, tensor.shape, seed, tensor.grain_bytes);
+    return plan::digest_box(data, strides, model::dtype_size(tensor.dtype), box, tensor.shape, seed,
+                            tensor.grain_bytes);
   }
 
   plan::Digest unit_digest(const SourceRank& source, const plan::DigestUnit& unit, const plan::PlannedTensor& tensor) {
@@ -234,7 +248,9 @@ class Check {
     }
     std::vector<std::byte> packed;
     for_each(unit.box, [&](const Dims& at) {
-      const auto value = cast_value(load(&source.regions[unit.from.region][address(unit.from, unit.box, at, from_bytes)], from_bytes), tensor.cast);
+      const auto value =
+          cast_value(load(&source.regions[unit.from.region][address(unit.from, unit.box, at, from_bytes)], from_bytes),
+                     tensor.cast);
       packed.resize(packed.size() + bytes);
       std::memcpy(packed.data() + packed.size() - bytes, &value, bytes);
     });
@@ -264,8 +280,11 @@ class Check {
     if (box.rank() == 0) return "";
     const auto last = box.rank() - 1;
     const auto bytes = model::dtype_size(tensor.dtype);
-    const bool divides = box.offset[last] * bytes % tensor.grain_bytes == 0 && box.extent[last] * bytes % tensor.grain_bytes == 0;
-    return divides ? "" : fmt::format("the grain {} does not divide {} of '{}'", tensor.grain_bytes, to_string(box), tensor.name);
+    const bool divides =
+        box.offset[last] * bytes % tensor.grain_bytes == 0 && box.extent[last] * bytes % tensor.grain_bytes == 0;
+    return divides ? ""
+                   : fmt::format("the grain {} does not divide {} of '{}'", tensor.grain_bytes, to_string(box),
+                                 tensor.name);
   }
 
   std::vector<plan::Digest> sink_digests(std::size_t s) {
@@ -317,7 +336,8 @@ class Check {
       sink.regions[slot.at.region][slot.at.offset] ^= std::byte{0x80};
       const auto mismatches = plan_->compare(unit_digests_, s, sink_digests(s));
       sink.regions[slot.at.region][slot.at.offset] ^= std::byte{0x80};
-      if (!mismatches || mismatches->size() != 1 || mismatches->front().box != slot.box) return "a damaged byte was missed";
+      if (!mismatches || mismatches->size() != 1 || mismatches->front().box != slot.box)
+        return "a damaged byte was missed";
     }
     return "";
   }
@@ -336,13 +356,15 @@ class Check {
 
 std::vector<plan::PlanSource> Fleet::plan_sources() const {
   std::vector<plan::PlanSource> result;
-  for (const auto& rank : sources) result.push_back({model::MemberId(rank.id), model::HostId(rank.host), "", &rank.manifest});
+  for (const auto& rank : sources)
+    result.push_back({model::MemberId(rank.id), model::HostId(rank.host), "", &rank.manifest});
   return result;
 }
 
 std::vector<plan::PlanSink> Fleet::plan_sinks() const {
   std::vector<plan::PlanSink> result;
-  for (const auto& rank : sinks) result.push_back({model::MemberId(rank.id), model::HostId(rank.host), "", &rank.manifest});
+  for (const auto& rank : sinks)
+    result.push_back({model::MemberId(rank.id), model::HostId(rank.host), "", &rank.manifest});
   return result;
 }
 
@@ -372,7 +394,8 @@ void add_slot(SinkRank& rank, const std::string& name, DType dtype, const Dims& 
 void fill(Fleet& fleet) {
   for (auto& rank : fleet.sources) {
     rank.regions.clear();
-    for (auto bytes : rank.manifest.region_bytes) rank.regions.emplace_back(bytes, std::byte{0xaa});
+    for (auto bytes : rank.manifest.region_bytes)
+      rank.regions.emplace_back(bytes, std::byte{0xaa});
     for (const auto& shard : rank.manifest.shards) {
       const auto& tensor = rank.manifest.tensors[shard.tensor];
       const auto found = fleet.content.find(tensor.name);
@@ -386,7 +409,8 @@ void fill(Fleet& fleet) {
   }
   for (auto& rank : fleet.sinks) {
     rank.regions.clear();
-    for (auto bytes : rank.manifest.region_bytes) rank.regions.emplace_back(bytes, std::byte{0xee});
+    for (auto bytes : rank.manifest.region_bytes)
+      rank.regions.emplace_back(bytes, std::byte{0xee});
   }
 }
 

@@ -12,7 +12,10 @@ TEST(DType, NamesAreReadBackAndSizesFollowThem) {
     const auto dtype = static_cast<DType>(value);
     EXPECT_EQ(parse_dtype(dtype_name(dtype)), dtype);
     const auto name = std::string(dtype_name(dtype));
-    const std::uint32_t size = name.find("64") != name.npos ? 8 : name.find("32") != name.npos ? 4 : name.find("16") != name.npos ? 2 : 1;
+    const std::uint32_t size = name.find("64") != name.npos   ? 8
+                               : name.find("32") != name.npos ? 4
+                               : name.find("16") != name.npos ? 2
+                                                              : 1;
     EXPECT_EQ(dtype_size(dtype), size) << name;
   }
   EXPECT_EQ(parse_dtype("bf16"), std::nullopt);

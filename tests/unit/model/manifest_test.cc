@@ -20,7 +20,8 @@ Slot slot(std::uint32_t tensor, const Box& box, std::uint64_t offset, const Dims
 SourceManifest source() {
   SourceManifest manifest;
   manifest.tensors = {{"w", DType::kBF16, {4, 8}}, {"scalar", DType::kF32, {}}, {"none", DType::kF32, {0, 8}}};
-  manifest.shards = {{0, {{0, 0}, {2, 8}}, {0, 0, {8, 1}}}, {1, {}, {0, 32, {}}}, {2, {{0, 0}, {0, 8}}, {0, 0, {8, 1}}}};
+  manifest.shards = {
+      {0, {{0, 0}, {2, 8}}, {0, 0, {8, 1}}}, {1, {}, {0, 32, {}}}, {2, {{0, 0}, {0, 8}}, {0, 0, {8, 1}}}};
   manifest.region_bytes = {36};
   return manifest;
 }
@@ -170,7 +171,8 @@ TEST(LayoutHash, ChangesWithEveryField) {
   variants[8].aliases = {{"a", "w"}};
   variants[9].ignored = {"x*"};
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(layout_hash(variants[i]), layout_hash(variants[j])) << i << " " << j;
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_NE(layout_hash(variants[i]), layout_hash(variants[j])) << i << " " << j;
   }
   std::vector<SinkManifest> sinks(6, sink());
   sinks[1].slots[0].kind = SlotKind::kDerived;
@@ -179,7 +181,8 @@ TEST(LayoutHash, ChangesWithEveryField) {
   sinks[4].slots[0].parameter = "p";
   sinks[5].slots[0].at.region = 1;
   for (std::size_t i = 0; i < sinks.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(layout_hash(sinks[i]), layout_hash(sinks[j])) << i << " " << j;
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_NE(layout_hash(sinks[i]), layout_hash(sinks[j])) << i << " " << j;
   }
   EXPECT_EQ(layout_hash(sink()), layout_hash(sink()));
   EXPECT_NE(layout_hash(SourceManifest{}), layout_hash(SinkManifest{}));
@@ -210,7 +213,8 @@ TEST(NameMatches, StarsTakeAnyRun) {
 TEST(NameMatches, ManyStarsAgainstALongNameEnds) {
   const std::string name(20000, 'a');
   std::string pattern;
-  for (int i = 0; i < 50; ++i) pattern += "*a";
+  for (int i = 0; i < 50; ++i)
+    pattern += "*a";
   EXPECT_FALSE(name_matches(pattern + "b", name));
   EXPECT_TRUE(name_matches(pattern, name));
 }

@@ -17,7 +17,8 @@ std::optional<std::set<std::int64_t>> list_bytes(const Box& box, std::uint64_t o
   for (std::size_t d = 0; d < box.rank(); ++d) {
     std::vector<std::int64_t> next;
     for (auto at : elements) {
-      for (std::int64_t i = 0; i < box.extent[d]; ++i) next.push_back(at + i * strides[d]);
+      for (std::int64_t i = 0; i < box.extent[d]; ++i)
+        next.push_back(at + i * strides[d]);
     }
     elements = next;
   }
@@ -66,7 +67,8 @@ TEST(MemoryOverlap, AgreesWithListingEveryByte) {
     }
     if (self_overlaps(a_print) || self_overlaps(b_print)) continue;
     bool expected = false;
-    for (auto byte : *a_bytes) expected |= b_bytes->contains(byte);
+    for (auto byte : *a_bytes)
+      expected |= b_bytes->contains(byte);
     ASSERT_EQ(overlap(a_print, b_print), expected)
         << to_string(a.box) << to_string(a.strides) << " at " << a.offset << " x" << a.element_bytes << " and "
         << to_string(b.box) << to_string(b.strides) << " at " << b.offset << " x" << b.element_bytes;

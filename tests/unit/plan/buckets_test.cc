@@ -20,8 +20,11 @@ std::vector<Part> cut(std::uint64_t bucket_bytes, const std::vector<Box>& boxes,
   std::size_t buckets = 0;
   BucketCutter cutter(
       bucket_bytes, [&] { ++buckets; },
-      [&](const Box& box, std::uint64_t bytes) { parts.push_back({buckets, box, bytes}); });
-  for (const auto& box : boxes) cutter.add(box, element_bytes);
+      [&](const Box& box, std::uint64_t bytes) {
+        parts.push_back({buckets, box, bytes});
+      });
+  for (const auto& box : boxes)
+    cutter.add(box, element_bytes);
   return parts;
 }
 
@@ -67,7 +70,8 @@ TEST(Buckets, TheRestOfABucketIsFilledByALargePiece) {
   EXPECT_EQ(parts[1].bucket, 1U);
   EXPECT_EQ(parts[1].bytes, 48U);
   std::vector<std::uint64_t> fill(10, 0);
-  for (const auto& part : parts) fill[part.bucket] += part.bytes;
+  for (const auto& part : parts)
+    fill[part.bucket] += part.bytes;
   EXPECT_EQ(fill[1], 64U);
   EXPECT_EQ(fill[2], 64U);
 }

@@ -25,7 +25,8 @@ Box random_box(base::Prng& prng, std::int64_t size, std::size_t rank) {
 
 std::uint64_t total(const std::vector<Box>& boxes) {
   std::uint64_t sum = 0;
-  for (const auto& box : boxes) sum += box.volume();
+  for (const auto& box : boxes)
+    sum += box.volume();
   return sum;
 }
 
@@ -75,11 +76,13 @@ TEST(Cover, RandomOverlapsAreCoveredExactlyOrTheGapIsReal) {
     if (gap) {
       ++gaps;
       ASSERT_TRUE(contains(slot, *gap));
-      for (const auto& part : given) ASSERT_EQ(intersect(part.box, *gap), std::nullopt);
+      for (const auto& part : given)
+        ASSERT_EQ(intersect(part.box, *gap), std::nullopt);
       continue;
     }
     std::vector<Box> boxes;
-    for (const auto& part : parts) boxes.push_back(part.box);
+    for (const auto& part : parts)
+      boxes.push_back(part.box);
     ASSERT_TRUE(BoxIndex(boxes).disjoint());
     ASSERT_EQ(total(boxes), slot.volume());
   }
@@ -91,7 +94,8 @@ TEST(Refine, EveryBoxIsAUnionOfDisjointCells) {
   base::Prng prng(4);
   for (int round = 0; round < 500; ++round) {
     std::vector<Box> boxes;
-    for (int i = 0; i < 6; ++i) boxes.push_back(random_box(prng, 8, 1 + static_cast<std::size_t>(round % 3)));
+    for (int i = 0; i < 6; ++i)
+      boxes.push_back(random_box(prng, 8, 1 + static_cast<std::size_t>(round % 3)));
     std::sort(boxes.begin(), boxes.end());
     boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
     const auto refined = refine(boxes);
@@ -111,11 +115,13 @@ TEST(BoxIndex, FindsExactlyTheBoxesThatMeet) {
   base::Prng prng(5);
   for (int round = 0; round < 500; ++round) {
     std::vector<Box> boxes;
-    for (int i = 0; i < 20; ++i) boxes.push_back(random_box(prng, 12, 2));
+    for (int i = 0; i < 20; ++i)
+      boxes.push_back(random_box(prng, 12, 2));
     const BoxIndex index(boxes);
     bool disjoint = true;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) disjoint &= !intersect(boxes[i], boxes[j]);
+      for (std::size_t j = 0; j < i; ++j)
+        disjoint &= !intersect(boxes[i], boxes[j]);
     }
     ASSERT_EQ(index.disjoint(), disjoint);
     const auto query = random_box(prng, 12, 2);
@@ -130,7 +136,8 @@ TEST(BoxIndex, FindsExactlyTheBoxesThatMeet) {
 TEST(BoxIndex, AGridIsDisjoint) {
   std::vector<Box> grid;
   for (std::int64_t row = 0; row < 16; ++row) {
-    for (std::int64_t column = 0; column < 16; ++column) grid.push_back({{row * 2, column * 3}, {2, 3}});
+    for (std::int64_t column = 0; column < 16; ++column)
+      grid.push_back({{row * 2, column * 3}, {2, 3}});
   }
   EXPECT_TRUE(BoxIndex(grid).disjoint());
   EXPECT_EQ(BoxIndex(grid).meeting({{1, 2}, {2, 2}}).size(), 4U);

@@ -20,7 +20,8 @@ using model::DType;
 std::vector<std::byte> random_bytes(std::size_t count, std::uint64_t seed) {
   base::Prng prng(seed);
   std::vector<std::byte> bytes(count);
-  for (auto& byte : bytes) byte = static_cast<std::byte>(prng.next());
+  for (auto& byte : bytes)
+    byte = static_cast<std::byte>(prng.next());
   return bytes;
 }
 
@@ -39,7 +40,8 @@ Digest by_definition(const std::vector<std::byte>& bytes, std::uint64_t seed) {
   return sum;
 }
 
-Digest digest_whole(const std::vector<std::byte>& bytes, const Dims& shape, std::uint32_t element_bytes, std::uint64_t seed) {
+Digest digest_whole(const std::vector<std::byte>& bytes, const Dims& shape, std::uint32_t element_bytes,
+                    std::uint64_t seed) {
   return digest_box(bytes.data(), model::dense_strides(shape), element_bytes, Box::whole(shape), shape, seed, 1);
 }
 
@@ -55,9 +57,11 @@ TEST(Digest, FollowsItsDefinition) {
 TEST(Digest, IsPinned) {
   // A change of the construction breaks agreement between members of different builds and with stored versions.
   std::vector<std::byte> bytes(6000);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
   const auto digest = digest_whole(bytes, {3000}, 2, digest_seed("w", {3000}, DType::kBF16, 2));
-  EXPECT_EQ(digest, (Digest{0xca31623f590a03b4, 0x0a57f5a16130f4d6})) << std::hex << digest.lane0 << " " << digest.lane1;
+  EXPECT_EQ(digest, (Digest{0xca31623f590a03b4, 0x0a57f5a16130f4d6}))
+      << std::hex << digest.lane0 << " " << digest.lane1;
 }
 
 TEST(Digest, KeysAreOddAndDistinct) {
@@ -174,18 +178,21 @@ void expect_swaps_found(std::vector<std::byte> bytes, std::size_t grain, std::si
 }
 
 TEST(Digest, FindsAnyTwoSwappedGrains) {
-  for (std::size_t grain : {1, 2, 4, 8, 16}) expect_swaps_found(random_bytes(256, grain), grain, 1);
+  for (std::size_t grain : {1, 2, 4, 8, 16})
+    expect_swaps_found(random_bytes(256, grain), grain, 1);
   expect_swaps_found(random_bytes(5 * 4096, 4), 16, 37);  // and across blocks
 }
 
 TEST(Digest, FindsSwappedGrainsThatDifferInTheHighestBitOnly) {
   for (std::size_t grain : {1, 2, 4, 8, 16}) {
     std::vector<std::byte> bytes(256, std::byte{0});
-    for (std::size_t i = grain - 1; i < bytes.size(); i += 2 * grain) bytes[i] = std::byte{0x80};
+    for (std::size_t i = grain - 1; i < bytes.size(); i += 2 * grain)
+      bytes[i] = std::byte{0x80};
     expect_swaps_found(bytes, grain, 1);
   }
   std::vector<std::byte> blocks(8 * 4096, std::byte{0});
-  for (std::size_t i = 3; i < blocks.size(); i += 8192) blocks[i] = std::byte{0x80};
+  for (std::size_t i = 3; i < blocks.size(); i += 8192)
+    blocks[i] = std::byte{0x80};
   expect_swaps_found(blocks, 4096, 1);
 }
 
@@ -218,12 +225,13 @@ TEST(Digest, SaysWhereTheSameBytesLie) {
 
 TEST(Digest, SeedsDifferByNameShapeAndDtypeOnly) {
   const std::set<std::uint64_t> seeds{
-      digest_seed("a", {4, 8}, DType::kBF16, 2),  digest_seed("b", {4, 8}, DType::kBF16, 2),
-      digest_seed("a", {8, 4}, DType::kBF16, 2),  digest_seed("a", {32}, DType::kBF16, 2),
-      digest_seed("a", {4, 8}, DType::kF16, 2),   digest_seed("a", {4, 8}, DType::kF32, 2),
+      digest_seed("a", {4, 8}, DType::kBF16, 2), digest_seed("b", {4, 8}, DType::kBF16, 2),
+      digest_seed("a", {8, 4}, DType::kBF16, 2), digest_seed("a", {32}, DType::kBF16, 2),
+      digest_seed("a", {4, 8}, DType::kF16, 2),  digest_seed("a", {4, 8}, DType::kF32, 2),
   };
   EXPECT_EQ(seeds.size(), 6U);
-  for (std::uint32_t grain : {1U, 2U, 4U, 8U, 16U}) EXPECT_TRUE(seeds.contains(digest_seed("a", {4, 8}, DType::kBF16, grain)));
+  for (std::uint32_t grain : {1U, 2U, 4U, 8U, 16U})
+    EXPECT_TRUE(seeds.contains(digest_seed("a", {4, 8}, DType::kBF16, grain)));
 }
 
 TEST(Digest, AWrongDtypeIsFoundEvenInZeros) {

@@ -8,14 +8,14 @@
 namespace weightbus::plan {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using model::Box;
 using model::Cast;
 using model::DType;
 using testing::add_shard;
 using testing::add_slot;
+using ::testing::AllOf;
 using testing::Fleet;
+using ::testing::HasSubstr;
 using testing::SinkRank;
 using testing::SourceRank;
 
@@ -26,7 +26,8 @@ Fleet fleet() {
   fleet.sinks = {SinkRank{"engine-0", "b", {}, {}}, SinkRank{"engine-1", "b", {}, {}}};
   add_shard(fleet.sources[0], "w", DType::kBF16, {8, 4}, {{0, 0}, {4, 4}});
   add_shard(fleet.sources[1], "w", DType::kBF16, {8, 4}, {{4, 0}, {4, 4}});
-  for (auto& sink : fleet.sinks) add_slot(sink, "w", DType::kBF16, {8, 4}, Box::whole({8, 4}));
+  for (auto& sink : fleet.sinks)
+    add_slot(sink, "w", DType::kBF16, {8, 4}, Box::whole({8, 4}));
   return fleet;
 }
 
@@ -106,14 +107,15 @@ TEST(PlanErrors, TheFirstGapInOrderOfNamesIsNamed) {
 TEST(PlanErrors, AnotherModelsShape) {
   auto broken = fleet();
   broken.sinks[1].manifest.tensors[0].shape = {8, 5};
-  EXPECT_THAT(refusal(broken), AllOf(HasSubstr("'w'"), HasSubstr("[8, 4]"), HasSubstr("[8, 5]"), HasSubstr("'engine-1'"),
-                                     HasSubstr("'trainer-0'")));
+  EXPECT_THAT(refusal(broken), AllOf(HasSubstr("'w'"), HasSubstr("[8, 4]"), HasSubstr("[8, 5]"),
+                                     HasSubstr("'engine-1'"), HasSubstr("'trainer-0'")));
 }
 
 TEST(PlanErrors, SourcesThatDisagree) {
   auto broken = fleet();
   broken.sources[1].manifest.tensors[0].dtype = DType::kF16;
-  EXPECT_THAT(refusal(broken), AllOf(HasSubstr("'w'"), HasSubstr("F16"), HasSubstr("'trainer-1'"), HasSubstr("'trainer-0'")));
+  EXPECT_THAT(refusal(broken),
+              AllOf(HasSubstr("'w'"), HasSubstr("F16"), HasSubstr("'trainer-1'"), HasSubstr("'trainer-0'")));
   broken = fleet();
   broken.sources[1].manifest.tensors[0].shape = {9, 4};
   EXPECT_THAT(refusal(broken), AllOf(HasSubstr("[9, 4]"), HasSubstr("[8, 4]")));

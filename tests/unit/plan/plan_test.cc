@@ -25,8 +25,10 @@ using testing::SourceRank;
 
 Fleet members(std::size_t sources, std::size_t sinks) {
   Fleet fleet;
-  for (std::size_t i = 0; i < sources; ++i) fleet.sources.push_back({"s" + std::to_string(i), "host", {}, {}});
-  for (std::size_t i = 0; i < sinks; ++i) fleet.sinks.push_back({"e" + std::to_string(i), "host", {}, {}});
+  for (std::size_t i = 0; i < sources; ++i)
+    fleet.sources.push_back({"s" + std::to_string(i), "host", {}, {}});
+  for (std::size_t i = 0; i < sinks; ++i)
+    fleet.sinks.push_back({"e" + std::to_string(i), "host", {}, {}});
   return fleet;
 }
 
@@ -39,7 +41,8 @@ std::shared_ptr<const ReshardPlan> make(const Fleet& fleet, std::uint64_t bucket
 // Which source serves each sink, where each sink reads from one only.
 std::vector<std::uint32_t> serving(const ReshardPlan& plan) {
   std::vector<std::uint32_t> sources(plan.sink_count(), 999);
-  for (const auto& link : plan.links()) sources[link.sink] = link.source;
+  for (const auto& link : plan.links())
+    sources[link.sink] = link.source;
   return sources;
 }
 
@@ -74,7 +77,8 @@ TEST(Aliases, BothNamesInDifferentMemoryAreBothWrittenFromTheCanonicalContent) {
   ASSERT_EQ(part.units.size(), 1U);
   EXPECT_EQ(part.units[0].from.region, 1U) << "the shard of 'embed'";
   ASSERT_EQ(part.buckets.size(), 1U);
-  for (const auto& fragment : part.buckets[0].fragments) EXPECT_EQ(fragment.from.region, 1U);
+  for (const auto& fragment : part.buckets[0].fragments)
+    EXPECT_EQ(fragment.from.region, 1U);
 }
 
 TEST(Aliases, OppositeDeclarationsAndChainsMeetInOneClass) {
@@ -117,10 +121,13 @@ TEST(SourceChoice, TheSameDeviceComesBeforeTheSameHost) {
 
 TEST(SourceChoice, ReplicasShareTheLoadEvenly) {
   auto fleet = members(3, 6);
-  for (auto& source : fleet.sources) add_shard(source, "w", DType::kU8, {64}, Box::whole({64}));
-  for (auto& sink : fleet.sinks) add_slot(sink, "w", DType::kU8, {64}, Box::whole({64}));
+  for (auto& source : fleet.sources)
+    add_shard(source, "w", DType::kU8, {64}, Box::whole({64}));
+  for (auto& sink : fleet.sinks)
+    add_slot(sink, "w", DType::kU8, {64}, Box::whole({64}));
   std::map<std::uint32_t, std::uint64_t> load;
-  for (const auto& link : make(fleet)->links()) load[link.source] += link.bytes;
+  for (const auto& link : make(fleet)->links())
+    load[link.source] += link.bytes;
   EXPECT_EQ(load, (std::map<std::uint32_t, std::uint64_t>{{0, 128}, {1, 128}, {2, 128}}));
   EXPECT_EQ(check_plan(fleet, 1 << 20), "");
 }
@@ -132,7 +139,8 @@ TEST(SourceChoice, WhatOnlyOneSourceHoldsCountsBeforeAnyChoice) {
   add_shard(fleet.sources[0], "z", DType::kU8, {64}, Box::whole({64}));
   add_slot(fleet.sinks[0], "a", DType::kU8, {64}, Box::whole({64}));
   add_slot(fleet.sinks[0], "z", DType::kU8, {64}, Box::whole({64}));
-  for (const auto& link : make(fleet)->links()) EXPECT_EQ(link.bytes, 64U);
+  for (const auto& link : make(fleet)->links())
+    EXPECT_EQ(link.bytes, 64U);
 }
 
 TEST(Overlaps, PartlyOverlappingShardsWriteEverySlotByteOnce) {
@@ -151,7 +159,8 @@ TEST(Units, AreSharedByAllSinksThatGetTheSameBox) {
   for (std::size_t i = 0; i < 2; ++i) {
     add_shard(fleet.sources[i], "w", DType::kBF16, {8, 4}, {{static_cast<std::int64_t>(4 * i), 0}, {4, 4}});
   }
-  for (auto& sink : fleet.sinks) add_slot(sink, "w", DType::kBF16, {8, 4}, Box::whole({8, 4}));
+  for (auto& sink : fleet.sinks)
+    add_slot(sink, "w", DType::kBF16, {8, 4}, Box::whole({8, 4}));
   const auto planned = make(fleet);
   EXPECT_EQ(planned->source_part(0).units.size(), 1U);
   EXPECT_EQ(planned->source_part(1).units.size(), 1U);
@@ -161,8 +170,10 @@ TEST(Units, AreSharedByAllSinksThatGetTheSameBox) {
 TEST(Units, DigestEachElementOnceWhenEnginesCutDifferently) {
   auto fleet = members(1, 5);
   add_shard(fleet.sources[0], "w", DType::kBF16, {12, 4}, Box::whole({12, 4}));
-  for (std::int64_t i = 0; i < 2; ++i) add_slot(fleet.sinks[static_cast<std::size_t>(i)], "w", DType::kBF16, {12, 4}, {{6 * i, 0}, {6, 4}});
-  for (std::int64_t i = 0; i < 3; ++i) add_slot(fleet.sinks[static_cast<std::size_t>(2 + i)], "w", DType::kBF16, {12, 4}, {{4 * i, 0}, {4, 4}});
+  for (std::int64_t i = 0; i < 2; ++i)
+    add_slot(fleet.sinks[static_cast<std::size_t>(i)], "w", DType::kBF16, {12, 4}, {{6 * i, 0}, {6, 4}});
+  for (std::int64_t i = 0; i < 3; ++i)
+    add_slot(fleet.sinks[static_cast<std::size_t>(2 + i)], "w", DType::kBF16, {12, 4}, {{4 * i, 0}, {4, 4}});
   const auto part = make(fleet)->source_part(0);
   std::uint64_t volume = 0;
   for (const auto& unit : part.units) {
@@ -176,7 +187,8 @@ TEST(Units, DigestEachElementOnceWhenEnginesCutDifferently) {
 
 TEST(Units, OnePrimaryPerElementAmongReplicasAndCasts) {
   auto fleet = members(2, 4);
-  for (auto& source : fleet.sources) add_shard(source, "w", DType::kBF16, {4, 4}, Box::whole({4, 4}));
+  for (auto& source : fleet.sources)
+    add_shard(source, "w", DType::kBF16, {4, 4}, Box::whole({4, 4}));
   for (std::size_t i = 0; i < 2; ++i) {
     add_slot(fleet.sinks[i], "w", DType::kBF16, {4, 4}, Box::whole({4, 4}));
     add_slot(fleet.sinks[2 + i], "w", DType::kF32, {4, 4}, Box::whole({4, 4}), Cast::kBF16ToF32);
@@ -233,10 +245,9 @@ TEST(Compare, FindsALostFragment) {
     auto& digests = units.emplace_back();
     for (const auto& unit : part.units) {
       const auto& tensor = part.tensors[unit.tensor];
-      digests.push_back(digest_box(fleet.sources[s].regions[unit.from.region].data() + unit.from.offset, unit.from.strides,
-                                   2, unit.box, tensor.shape,
-                                   digest_seed(tensor.name, tensor.shape, tensor.dtype, tensor.grain_bytes),
-                                   tensor.grain_bytes));
+      digests.push_back(digest_box(
+          fleet.sources[s].regions[unit.from.region].data() + unit.from.offset, unit.from.strides, 2, unit.box,
+          tensor.shape, digest_seed(tensor.name, tensor.shape, tensor.dtype, tensor.grain_bytes), tensor.grain_bytes));
     }
   }
   const auto part = planned->sink_part(0);
@@ -256,9 +267,9 @@ TEST(Compare, FindsALostFragment) {
   for (const auto& row : part.slots) {
     const auto& slot = fleet.sinks[0].manifest.slots[row.slot];
     const auto& tensor = part.tensors[row.tensor];
-    slots.push_back(digest_box(fleet.sinks[0].regions[slot.at.region].data() + slot.at.offset, slot.at.strides, 2, slot.box,
-                               tensor.shape, digest_seed(tensor.name, tensor.shape, tensor.dtype, tensor.grain_bytes),
-                               tensor.grain_bytes));
+    slots.push_back(digest_box(
+        fleet.sinks[0].regions[slot.at.region].data() + slot.at.offset, slot.at.strides, 2, slot.box, tensor.shape,
+        digest_seed(tensor.name, tensor.shape, tensor.dtype, tensor.grain_bytes), tensor.grain_bytes));
   }
   const auto mismatches = planned->compare(units, 0, slots);
   ASSERT_TRUE(mismatches);
@@ -331,9 +342,11 @@ TEST(Hashes, TheSameInputGivesTheSamePlanAndAnyChangeAnother) {
   variants[4].sources[1].manifest.shards[0].at.strides = {4, 2};
   variants[5].sources[0].manifest.tensors[0].name = "v";
   variants[5].sources[1].manifest.tensors[0].name = "v";
-  for (auto& sink : variants[5].sinks) sink.manifest.tensors[0].name = "v";
+  for (auto& sink : variants[5].sinks)
+    sink.manifest.tensors[0].name = "v";
   std::set<std::string> hashes;
-  for (const auto& variant : variants) hashes.insert(make(variant)->hash().to_string());
+  for (const auto& variant : variants)
+    hashes.insert(make(variant)->hash().to_string());
   hashes.insert(make(base(), 64)->hash().to_string());
   EXPECT_EQ(hashes.size(), variants.size() + 1);
 
@@ -389,8 +402,13 @@ TEST(Fused, QkvAndGateUpFillTheirPartsOfOneParameter) {
     for (const auto* name : {"q", "k", "v"}) {
       const auto count = rows.at(name) / 2;
       const auto tensor = testing::tensor_index(manifest.tensors, name, DType::kBF16, {rows.at(name), 6});
-      manifest.slots.push_back({tensor, {{static_cast<std::int64_t>(rank) * count, 0}, {count, 6}}, {0, offset, {6, 1}},
-                                model::SlotKind::kRaw, Cast::kNone, 0, "qkv_proj.weight"});
+      manifest.slots.push_back({tensor,
+                                {{static_cast<std::int64_t>(rank) * count, 0}, {count, 6}},
+                                {0, offset, {6, 1}},
+                                model::SlotKind::kRaw,
+                                Cast::kNone,
+                                0,
+                                "qkv_proj.weight"});
       offset += static_cast<std::uint64_t>(count) * 6 * 2;
     }
   }
