@@ -55,10 +55,12 @@ TEST(LiveRange, RefusesWhatTheAgentDescribedWrongly) {
   gone.halves[1][1].handle = "weightbus.test.gone";
   EXPECT_EQ(range.open(gone).error().code, base::ErrorCode::kNotFound);
   auto larger = arena.info(0, 1);
-  for (auto& half : larger.halves) half[0].bytes += 1;
+  for (auto& half : larger.halves)
+    half[0].bytes += 1;
   EXPECT_EQ(range.open(larger).error().code, base::ErrorCode::kCorrupted);
   auto gpu = arena.info(0, 1);
-  for (auto& half : gpu.halves) half[0].kind = model::RegionKind::kCudaVmm;
+  for (auto& half : gpu.halves)
+    half[0].kind = model::RegionKind::kCudaVmm;
   EXPECT_EQ(range.open(gpu).error().code, base::ErrorCode::kUnsupported);
 }
 
