@@ -1,5 +1,6 @@
 // weightbus-reader: an inference process in small. It attaches to an engine agent, maps the live half of its arena, and
-// runs "generation steps": each reads every slot twice, at its start and at its end, and takes a digest of what it read.
+// runs "generation steps": each reads every slot twice, at its start and at its end, and takes a digest of what it
+// read.
 //
 //   weightbus-reader --socket /run/weightbus/engine-0-tp0.sock
 //
@@ -11,6 +12,8 @@
 // before, {"event": "violation"} for each step that was not whole (the first 20), and {"event": "summary"} at the end
 // (SIGTERM, SIGINT, --steps, or --stop-on-violation). Exit status: 0 all steps were whole, 1 it could not run,
 // 3 violations.
+#include "weightbus/client/reader.h"
+
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -25,15 +28,14 @@
 #include <vector>
 
 #include "weightbus/base/hash.h"
-#include "weightbus/client/reader.h"
 
 namespace {
 
+using nlohmann::json;
 using weightbus::base::Hash128;
 using weightbus::base::Hasher;
 using weightbus::client::Arena;
 using weightbus::client::Reader;
-using nlohmann::json;
 
 constexpr int kExitFailed = 1;
 constexpr int kExitViolations = 3;
@@ -57,7 +59,8 @@ struct Options {
 
 Hash128 digest(const Arena& arena) {
   Hasher all;
-  for (const auto& slot : *arena.slots) all.add(weightbus::base::hash128(slot.data, slot.span_bytes));
+  for (const auto& slot : *arena.slots)
+    all.add(weightbus::base::hash128(slot.data, slot.span_bytes));
   return all.finish();
 }
 
@@ -100,7 +103,8 @@ class WholenessCheck {
     if (slots_ != nullptr) {
       ++layouts_;
       bool moved = slots_->size() != arena.slots->size();
-      for (std::size_t i = 0; !moved && i < slots_->size(); ++i) moved = (*slots_)[i].data != (*arena.slots)[i].data;
+      for (std::size_t i = 0; !moved && i < slots_->size(); ++i)
+        moved = (*slots_)[i].data != (*arena.slots)[i].data;
       if (moved) ++moves_;
     }
     slots_ = arena.slots;
@@ -111,9 +115,12 @@ class WholenessCheck {
 
   json summary() const {
     json versions = json::object();
-    for (const auto& [version, hash] : digests_) versions[std::to_string(version)] = hash.to_string();
-    json out{{"event", "summary"}, {"steps", steps_}, {"violations", violations_}, {"versions", versions},
-             {"version_changes", changes_}, {"layout_changes", layouts_}, {"address_changes", moves_}};
+    for (const auto& [version, hash] : digests_)
+      versions[std::to_string(version)] = hash.to_string();
+    json out{{"event", "summary"},          {"steps", steps_},
+             {"violations", violations_},   {"versions", versions},
+             {"version_changes", changes_}, {"layout_changes", layouts_},
+             {"address_changes", moves_}};
     out["last_version"] = last_version_ ? json(*last_version_) : json(nullptr);
     return out;
   }
@@ -121,8 +128,12 @@ class WholenessCheck {
  private:
   void report(std::uint64_t version, const char* what, const Hash128& first, const Hash128& last) {
     if (++violations_ > kMaxReported) return;
-    print({{"event", "violation"}, {"version", version}, {"what", what}, {"first", first.to_string()},
-           {"last", last.to_string()}, {"step", steps_}});
+    print({{"event", "violation"},
+           {"version", version},
+           {"what", what},
+           {"first", first.to_string()},
+           {"last", last.to_string()},
+           {"step", steps_}});
   }
 
   std::map<std::uint64_t, Hash128> digests_;
@@ -172,10 +183,12 @@ int run(Reader& reader, const Options& options, WholenessCheck& check) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Maps an engine's arena as an inference process does, and checks that every step sees one whole version."};
+  CLI::App app{
+      "Maps an engine's arena as an inference process does, and checks that every step sees one whole version."};
   app.add_option("--socket", options.socket, "the engine agent's attach socket")->required();
   app.add_flag("--observer", options.observer, "attach as an observer, for which no pause waits");
-  app.add_flag("--ignore-pause", options.ignore_pause, "read outside the launch gate: a control that the check must catch");
+  app.add_flag("--ignore-pause", options.ignore_pause,
+               "read outside the launch gate: a control that the check must catch");
   app.add_flag("--stop-on-violation", options.stop_on_violation, "end at the first step that was not whole");
   app.add_option("--steps", options.steps, "end after so many steps; 0: at SIGTERM")->capture_default_str();
   app.add_option("--step-us", options.step_us, "time between the two readings of a step")->capture_default_str();
@@ -187,7 +200,8 @@ int main(int argc, char** argv) {
   WholenessCheck check;
   for (const auto& text : options.expect) {
     if (check.expect(text)) continue;
-    std::fprintf(stderr, "weightbus-reader: --expect %s: give VERSION=DIGEST with 32 hexadecimal digits\n", text.c_str());
+    std::fprintf(stderr, "weightbus-reader: --expect %s: give VERSION=DIGEST with 32 hexadecimal digits\n",
+                 text.c_str());
     return kExitFailed;
   }
   struct sigaction action {};
@@ -195,14 +209,15 @@ int main(int argc, char** argv) {
   ::sigaction(SIGTERM, &action, nullptr);
   ::sigaction(SIGINT, &action, nullptr);
 
-  const auto kind = options.observer ? weightbus::wire::ClientKind::kObserver : weightbus::wire::ClientKind::kEngineRank;
-  auto reader = Reader::connect(
-      {.socket_path = options.socket,
-       .kind = kind,
-       .connect_timeout = std::chrono::milliseconds(options.connect_timeout_ms),
-       .hooks = {.on_pause = {}, .on_resume = {}, .log = [](std::string_view line) {
-                   std::fprintf(stderr, "weightbus-reader: %.*s\n", static_cast<int>(line.size()), line.data());
-                 }}});
+  const auto kind =
+      options.observer ? weightbus::wire::ClientKind::kObserver : weightbus::wire::ClientKind::kEngineRank;
+  auto reader = Reader::connect({.socket_path = options.socket,
+                                 .kind = kind,
+                                 .connect_timeout = std::chrono::milliseconds(options.connect_timeout_ms),
+                                 .hooks = {.on_pause = {}, .on_resume = {}, .log = [](std::string_view line) {
+                                             std::fprintf(stderr, "weightbus-reader: %.*s\n",
+                                                          static_cast<int>(line.size()), line.data());
+                                           }}});
   if (!reader) {
     std::fprintf(stderr, "weightbus-reader: %s\n", reader.error().message.c_str());
     return kExitFailed;

@@ -1,5 +1,5 @@
-// One end of an attach connection: a non-blocking stream socket with its frames. Not thread safe; both the client and the
-// agent's server use it.
+// One end of an attach connection: a non-blocking stream socket with its frames. Not thread safe; both the client and
+// the agent's server use it.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ class Gate {
   void open(std::shared_ptr<const Arena> arena);  // steps see this arena
   void shut();                                    // for ever: waiting and later calls of enter() fail
   bool is_open() const;
-  std::uint64_t steps() const;                    // that have begun so far
+  std::uint64_t steps() const;  // that have begun so far
 
  private:
   mutable std::mutex mutex_;

@@ -56,8 +56,8 @@ Result<Lease> Lease::take(const std::string& path) {
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))
       return fail(ErrorCode::kInternal, "no random numbers: {}", std::strerror(errno));
-    const std::uint64_t key = (static_cast<std::uint64_t>(::getpid()) << kRandomBits) |
-                              (random & ((std::uint64_t{1} << kRandomBits) - 1));
+    const std::uint64_t key =
+        (static_cast<std::uint64_t>(::getpid()) << kRandomBits) | (random & ((std::uint64_t{1} << kRandomBits) - 1));
     auto lock = byte_range(F_WRLCK, static_cast<off_t>(key), 1);
     if (::fcntl(fd.get(), F_OFD_SETLK, &lock) != 0) {
       // Taken: by the same number from another process namespace, or by an agent that is removing the file.

@@ -44,7 +44,8 @@ LiveRange::~LiveRange() { unreserve(); }
 base::Status LiveRange::open(const wire::ArenaInfo& info) {
   std::array<Half, 2> halves;
   std::vector<std::uint64_t> sizes;
-  for (const auto& region : info.halves[0]) sizes.push_back(region.bytes);
+  for (const auto& region : info.halves[0])
+    sizes.push_back(region.bytes);
   for (std::size_t half = 0; half < 2; ++half) {
     for (const auto& region : info.halves[half]) {
       if (region.kind != model::RegionKind::kHostShm)
@@ -77,7 +78,8 @@ base::Status LiveRange::reserve(const std::vector<std::uint64_t>& sizes) {
   const std::size_t wanted = total == 0 ? page_bytes() : total;
   void* range = ::mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED)
-    return fail(ErrorCode::kResourceExhausted, "cannot reserve {} bytes of addresses: {}", wanted, std::strerror(errno));
+    return fail(ErrorCode::kResourceExhausted, "cannot reserve {} bytes of addresses: {}", wanted,
+                std::strerror(errno));
   unreserve();
   base_ = static_cast<std::byte*>(range);
   reserved_ = wanted;
@@ -95,7 +97,8 @@ void LiveRange::unreserve() noexcept {
 
 base::Status LiveRange::map(std::uint32_t half) {
   if (half > 1 || base_ == nullptr) return fail(ErrorCode::kInternal, "half {} is not open", half);
-  for (const auto& region : halves_[half]) WB_TRY(check_size(region.fd.get(), region.name, region.bytes));
+  for (const auto& region : halves_[half])
+    WB_TRY(check_size(region.fd.get(), region.name, region.bytes));
   for (std::size_t i = 0; i < halves_[half].size(); ++i) {
     const auto& region = halves_[half][i];
     void* at = base_ + offsets_[i];
@@ -104,12 +107,14 @@ base::Status LiveRange::map(std::uint32_t half) {
     if (!shown_) {
       // Nobody has computed with these addresses yet: the reservation is made whole again.
       ::mmap(base_, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-      return fail(ErrorCode::kResourceExhausted, "cannot map region {} of {} bytes: {}", region.name, region.bytes, why);
+      return fail(ErrorCode::kResourceExhausted, "cannot map region {} of {} bytes: {}", region.name, region.bytes,
+                  why);
     }
-    std::fprintf(stderr,
-                 "weightbus: cannot map region %s (%zu of %zu) over the live addresses: %s. The process ends here, since "
-                 "its weights would be a mixture of two versions; start it again, its agent still holds both halves.\n",
-                 region.name.c_str(), i + 1, halves_[half].size(), why.c_str());
+    std::fprintf(
+        stderr,
+        "weightbus: cannot map region %s (%zu of %zu) over the live addresses: %s. The process ends here, since "
+        "its weights would be a mixture of two versions; start it again, its agent still holds both halves.\n",
+        region.name.c_str(), i + 1, halves_[half].size(), why.c_str());
     std::fflush(stderr);
     std::_Exit(kExitHalfMapped);
   }

@@ -1,5 +1,5 @@
-// The live half of an arena at addresses that never change: one reserved range of virtual memory, over which either half
-// is mapped. Not thread safe; nobody may read the range while map() runs.
+// The live half of an arena at addresses that never change: one reserved range of virtual memory, over which either
+// half is mapped. Not thread safe; nobody may read the range while map() runs.
 #pragma once
 
 #include <sys/types.h>

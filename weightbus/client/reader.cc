@@ -55,8 +55,8 @@ class Reader::Impl {
 
   base::Status wait_attached() {
     std::unique_lock lock(first_mutex_);
-    const bool done = first_changed_.wait_until(lock, Clock::now() + options_.connect_timeout,
-                                                [this] { return first_done_; });
+    const bool done =
+        first_changed_.wait_until(lock, Clock::now() + options_.connect_timeout, [this] { return first_done_; });
     if (done) return first_;
     return fail(ErrorCode::kDeadlineExceeded, "no arena from the agent at {} within {} ms: {}", options_.socket_path,
                 base::to_millis(options_.connect_timeout),
@@ -73,7 +73,8 @@ class Reader::Impl {
       const base::Status status = attach_and_serve();
       socket_.reset();
       if (stop_) break;
-      const base::Error why = status ? base::Error{ErrorCode::kUnavailable, "the agent closed the connection"} : status.error();
+      const base::Error why =
+          status ? base::Error{ErrorCode::kUnavailable, "the agent closed the connection"} : status.error();
       const bool was_attached = session_.snapshot().attached;
       session_.on_lost(why);
       note_first(base::fail(why), !may_pass(why.code));
@@ -147,7 +148,7 @@ class Reader::Impl {
   const ReaderOptions options_;
   WakeFd wake_;
   Gate gate_;
-  std::optional<Lease> lease_;         // of the reader's thread, as what follows
+  std::optional<Lease> lease_;  // of the reader's thread, as what follows
   std::optional<FrameSocket> socket_;
   base::Status broken_;
   Session session_;

@@ -27,8 +27,8 @@
 
 namespace weightbus::client {
 
-// Called from the reader's own thread, which does nothing else meanwhile: the agent's pause waits for them. They must not
-// call the reader's close() or destroy it.
+// Called from the reader's own thread, which does nothing else meanwhile: the agent's pause waits for them. They must
+// not call the reader's close() or destroy it.
 struct ReaderHooks {
   // The gate is closed and no step is inside: finish what steps left behind (synchronise the device, drop caches).
   std::function<void()> on_pause;
@@ -47,22 +47,22 @@ struct ReaderOptions {
 };
 
 struct ReaderState {
-  bool attached = false;       // an agent is connected and has named an arena
-  bool open = false;           // steps may begin
+  bool attached = false;             // an agent is connected and has named an arena
+  bool open = false;                 // steps may begin
   std::optional<protocol::Tag> tag;  // of what is mapped
   std::uint64_t steps = 0;
-  std::uint64_t attachments = 0;     // how often it attached
-  std::uint64_t exchanges = 0;       // mappings of another half or arena after the first
+  std::uint64_t attachments = 0;  // how often it attached
+  std::uint64_t exchanges = 0;    // mappings of another half or arena after the first
   std::uint64_t last_exchange_ns = 0;
-  std::string last_error;            // why it is not attached, or could not map; empty if all is well
+  std::string last_error;  // why it is not attached, or could not map; empty if all is well
 };
 
 // Thread safe. Not for use in a forked child, which must make its own.
 class Reader {
  public:
-  // Attaches and maps the live half; waits for an agent and for its arena until connect_timeout (kDeadlineExceeded, with
-  // the last reason). An agent that refuses, or an arena that cannot be mapped, is an error at once. The arena may hold no version
-  // yet: then the first enter_step() waits for one.
+  // Attaches and maps the live half; waits for an agent and for its arena until connect_timeout (kDeadlineExceeded,
+  // with the last reason). An agent that refuses, or an arena that cannot be mapped, is an error at once. The arena may
+  // hold no version yet: then the first enter_step() waits for one.
   static base::Result<std::unique_ptr<Reader>> connect(ReaderOptions options);
   // No step may be inside. Unmaps the arena.
   ~Reader();
@@ -89,8 +89,8 @@ class Reader {
   // Waits while the gate is closed; kDeadlineExceeded after `timeout`, kUnavailable after close().
   base::Result<Step> enter_step(std::optional<base::Duration> timeout = std::nullopt);
 
-  // What is mapped now, outside any step: addresses and layout are sound, contents may change at any moment. Null before the
-  // arena holds a version.
+  // What is mapped now, outside any step: addresses and layout are sound, contents may change at any moment. Null
+  // before the arena holds a version.
   std::shared_ptr<const Arena> peek() const;
   ReaderState state() const;
   // Ends the connection and every waiting enter_step(). Idempotent.

@@ -10,7 +10,9 @@ using base::ErrorCode;
 using base::fail;
 
 // The same memory and the same slots; which half is live is not compared.
-bool same_arena(const wire::ArenaInfo& a, const wire::ArenaInfo& b) { return a.halves == b.halves && a.slots == b.slots; }
+bool same_arena(const wire::ArenaInfo& a, const wire::ArenaInfo& b) {
+  return a.halves == b.halves && a.slots == b.slots;
+}
 
 }  // namespace
 
@@ -145,8 +147,7 @@ base::Status Session::map_target() {
   const std::lock_guard lock(mutex_);
   if (other && mapped_any_) {
     state_.exchanges += 1;
-    state_.last_exchange_ns =
-        static_cast<std::uint64_t>(std::chrono::duration_cast<base::Duration>(took).count());
+    state_.last_exchange_ns = static_cast<std::uint64_t>(std::chrono::duration_cast<base::Duration>(took).count());
   }
   mapped_any_ = true;
   state_.tag = target_tag_;

@@ -1,4 +1,5 @@
-// What a client does at each message of its agent: the decisions of the attach protocol, apart from sockets and threads.
+// What a client does at each message of its agent: the decisions of the attach protocol, apart from sockets and
+// threads.
 #pragma once
 
 #include <chrono>
@@ -51,17 +52,17 @@ class Session {
   Send send_;
   LiveRange range_;
   std::shared_ptr<const std::vector<Slot>> slots_;
-  wire::ArenaInfo info_;                     // of range_, less its live half and tag
-  std::optional<wire::ArenaInfo> pending_;   // another arena, to be adopted when no step is inside
-  std::uint32_t target_live_ = 0;            // what the agent said last
+  wire::ArenaInfo info_;                    // of range_, less its live half and tag
+  std::optional<wire::ArenaInfo> pending_;  // another arena, to be adopted when no step is inside
+  std::uint32_t target_live_ = 0;           // what the agent said last
   std::optional<protocol::Tag> target_tag_;
   bool mapped_any_ = false;
-  std::optional<std::uint64_t> pause_;       // running pause of this connection
-  bool answered_ = false;                    // Paused was sent for it
-  bool hold_ = false;                        // closed until the agent says what is live
-  bool quiesced_ = true;                     // on_resume is due before the gate opens
+  std::optional<std::uint64_t> pause_;  // running pause of this connection
+  bool answered_ = false;               // Paused was sent for it
+  bool hold_ = false;                   // closed until the agent says what is live
+  bool quiesced_ = true;                // on_resume is due before the gate opens
 
-  mutable std::mutex mutex_;                 // of what follows
+  mutable std::mutex mutex_;  // of what follows
   ReaderState state_;
   std::shared_ptr<const Arena> mapped_arena_;
 };

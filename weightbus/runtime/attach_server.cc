@@ -77,7 +77,8 @@ class Server final : public AttachServer {
   }
   std::size_t readers() const override {
     const std::lock_guard lock(mutex_);
-    return static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), [](const auto& c) { return c->is_rank(); }));
+    return static_cast<std::size_t>(
+        std::count_if(clients_.begin(), clients_.end(), [](const auto& c) { return c->is_rank(); }));
   }
   std::vector<std::uint64_t> reader_pids() const override {
     const std::lock_guard lock(mutex_);
@@ -117,8 +118,7 @@ class Server final : public AttachServer {
   std::condition_variable changed_;
   bool stop_ = false;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::optional<wire::ArenaInfo> arena_;
-  std::string arena_frame_;  // arena_ encoded, with paused as it is now
+  std::optional<wire::ArenaInfo> arena_;  // with `paused` always as pausing_
   std::uint64_t pause_id_ = 0;
   std::uint32_t pause_deadline_ms_ = 0;
   bool pausing_ = false;
@@ -137,12 +137,11 @@ base::Status Server::set_arena(wire::ArenaInfo info) {
   if (arena_ && !pausing_ && arena_->halves == info.halves && arena_->live != info.live) {
     WB_ASSIGN(const auto pids, computing());
     if (!pids.empty())
-      return fail(ErrorCode::kConflict, "clients {} compute with half {}; pause and exchange them", fmt::join(pids, ", "),
-                  arena_->live);
+      return fail(ErrorCode::kConflict, "clients {} compute with half {}; pause and exchange them",
+                  fmt::join(pids, ", "), arena_->live);
   }
-  WB_ASSIGN(auto frame, wire::encode_attach(info));
+  WB_TRY(wire::encode_attach(info));  // too many slots for a frame: said here, not to each client
   arena_ = std::move(info);
-  arena_frame_ = std::move(frame);
   for (auto& client : clients_)
     if (client->attached) send_arena(*client);
   wake_.wake();
@@ -157,10 +156,12 @@ base::Result<PauseReport> Server::pause(base::Duration deadline) {
     pausing_ = true;
     pause_complete_ = false;
     ++pause_id_;
+    // Whoever attaches from now on must not begin, not even before its Pause arrives.
+    if (arena_) arena_->paused = true;
   }
   const auto millis = std::chrono::ceil<std::chrono::milliseconds>(deadline).count();
-  pause_deadline_ms_ = static_cast<std::uint32_t>(
-      std::clamp<std::int64_t>(millis, 0, std::numeric_limits<std::uint32_t>::max()));
+  pause_deadline_ms_ =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(millis, 0, std::numeric_limits<std::uint32_t>::max()));
   send_all(wire::Pause{pause_id_, pause_deadline_ms_});
   for (;;) {
     if (stop_) return fail(ErrorCode::kUnavailable, "the server is being closed");
@@ -168,13 +169,15 @@ base::Result<PauseReport> Server::pause(base::Duration deadline) {
     if (pids.empty()) break;
     const auto now = Clock::now();
     if (now >= until)
-      return fail(ErrorCode::kDeadlineExceeded, "process {} did not pause within {} ms: it is inside a step, or stopped",
-                  fmt::join(pids, ", "), base::to_millis(deadline));
+      return fail(ErrorCode::kDeadlineExceeded,
+                  "process {} did not pause within {} ms: it is inside a step, or stopped", fmt::join(pids, ", "),
+                  base::to_millis(deadline));
     changed_.wait_until(lock, std::min<Clock::time_point>(until, now + kLeaseInterval));
   }
   pause_complete_ = true;
   PauseReport report;
-  for (const auto& client : clients_) report.readers += client->is_rank() ? 1U : 0U;
+  for (const auto& client : clients_)
+    report.readers += client->is_rank() ? 1U : 0U;
   return report;
 }
 
@@ -183,7 +186,8 @@ base::Result<ExchangeReport> Server::exchange(std::uint32_t live, const protocol
   const auto until = Clock::now() + deadline;
   std::unique_lock lock(mutex_);
   if (!arena_ || live > 1) return fail(ErrorCode::kInvalidArgument, "there is no half {} to exchange in", live);
-  if (!pausing_ || !pause_complete_) return fail(ErrorCode::kConflict, "nothing is exchanged before everyone has paused");
+  if (!pausing_ || !pause_complete_)
+    return fail(ErrorCode::kConflict, "nothing is exchanged before everyone has paused");
   for (auto& client : clients_) {
     client->exchanged.reset();
     client->exchange_error.reset();
@@ -219,7 +223,6 @@ base::Result<ExchangeReport> Server::exchange(std::uint32_t live, const protocol
   if (!result) return result;
   arena_->live = live;
   arena_->tag = tag;
-  WB_ASSIGN(arena_frame_, wire::encode_attach(*arena_));
   return result;
 }
 
@@ -231,7 +234,6 @@ void Server::resume() {
   if (!arena_) return;  // set_arena() lets clients go on
   send_all(wire::Resume{pause_id_, arena_->live, arena_->tag});
   arena_->paused = false;
-  arena_frame_ = wire::encode_attach(*arena_).value_or("");
 }
 
 base::Result<std::vector<std::uint64_t>> Server::computing() const {
@@ -263,8 +265,8 @@ void Server::run() {
       fds.push_back({wake_.fd(), POLLIN, 0});
       fds.push_back({listener_.get(), static_cast<short>(clients_.size() < kMaxClients ? POLLIN : 0), 0});
       for (const auto& client : clients_)
-        fds.push_back({client->socket.fd(),
-                       static_cast<short>(client->socket.wants_write() ? POLLIN | POLLOUT : POLLIN), 0});
+        fds.push_back(
+            {client->socket.fd(), static_cast<short>(client->socket.wants_write() ? POLLIN | POLLOUT : POLLIN), 0});
     }
     // Only this thread adds or removes clients, so that positions still match afterwards.
     ::poll(fds.data(), fds.size(), -1);
@@ -275,7 +277,8 @@ void Server::run() {
     }
     changed_.notify_all();
     if (options_.on_event)
-      for (const auto& event : events) options_.on_event(event);
+      for (const auto& event : events)
+        options_.on_event(event);
   }
 }
 
@@ -354,8 +357,7 @@ void Server::attach(Client& client, const wire::Attach& message, Events& events)
 }
 
 void Server::send_arena(Client& client) {
-  if (arena_ && !client.doomed)
-    if (const auto status = client.socket.send(arena_frame_); !status) client.doomed = status.error().message;
+  if (arena_) send(client, *arena_);
   // Also without an arena: the client may compute with what the agent's earlier start had given it.
   if (pausing_) send(client, wire::Pause{pause_id_, pause_deadline_ms_});
   if (exchanging_) send(client, *exchanging_);

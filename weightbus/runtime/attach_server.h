@@ -36,8 +36,8 @@ struct PauseReport {
   std::size_t readers = 0;  // engine ranks that have paused
 };
 struct ExchangeReport {
-  std::size_t readers = 0;            // engine ranks that have exchanged
-  std::uint64_t slowest_ns = 0;       // longest mapping time of one of them
+  std::size_t readers = 0;       // engine ranks that have exchanged
+  std::uint64_t slowest_ns = 0;  // longest mapping time of one of them
 };
 
 // Thread safe; pause() and exchange() block their caller and are made one at a time (others wait).
@@ -54,21 +54,22 @@ class AttachServer {
   virtual base::Status set_arena(wire::ArenaInfo info) = 0;
 
   // Closes the launch gate of every engine rank and returns when no step is inside any of them. From then on (also with
-  // an error) until resume(), nothing begins, and whoever attaches waits. kDeadlineExceeded names the processes that have
-  // not paused. Repeating it waits anew. It may be called before set_arena(), so that clients which a restarted agent
-  // finds do not begin before it knows what is live.
+  // an error) until resume(), nothing begins, and whoever attaches waits. kDeadlineExceeded names the processes that
+  // have not paused. Repeating it waits anew. It may be called before set_arena(), so that clients which a restarted
+  // agent finds do not begin before it knows what is live.
   virtual base::Result<PauseReport> pause(base::Duration deadline) = 0;
 
-  // Has every engine rank map half `live`, which holds `tag`. Only within a pause() that succeeded (else kConflict). Record
-  // `live` durably before: clients are told so from the first moment on. An error leaves the server's word at
+  // Has every engine rank map half `live`, which holds `tag`. Only within a pause() that succeeded (else kConflict).
+  // Record `live` durably before: clients are told so from the first moment on. An error leaves the server's word at
   // the half before, which resume() makes true everywhere again; or call exchange() again.
-  virtual base::Result<ExchangeReport> exchange(std::uint32_t live, const protocol::Tag& tag, base::Duration deadline) = 0;
+  virtual base::Result<ExchangeReport> exchange(std::uint32_t live, const protocol::Tag& tag,
+                                                base::Duration deadline) = 0;
 
   // Ends a pause, exchanged or not: clients map what is live now and go on. Without a pause it does nothing.
   virtual void resume() = 0;
 
   virtual bool paused() const = 0;
-  virtual std::size_t readers() const = 0;             // attached engine ranks
+  virtual std::size_t readers() const = 0;  // attached engine ranks
   virtual std::vector<std::uint64_t> reader_pids() const = 0;
   // The running arena as clients are told; none before set_arena().
   virtual std::optional<wire::ArenaInfo> arena() const = 0;

@@ -7,7 +7,7 @@
 
 namespace weightbus::runtime {
 
-base::Instant now() noexcept;            // monotonic
-std::uint64_t unix_millis() noexcept;    // wall time, for people only
+base::Instant now() noexcept;          // monotonic
+std::uint64_t unix_millis() noexcept;  // wall time, for people only
 
 }  // namespace weightbus::runtime

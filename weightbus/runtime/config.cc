@@ -36,7 +36,8 @@ std::string flag_name(const Setting& setting) {
 
 std::string variable_name(const Setting& setting) {
   std::string name(kPrefix);
-  for (const char c : setting.name) name.push_back(static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c));
+  for (const char c : setting.name)
+    name.push_back(static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c));
   return name;
 }
 
@@ -99,15 +100,17 @@ base::Result<Given> from_file(const ProgramInfo& program, const std::string& pat
   Given given;
   for (const auto& item : items) {
     if (!item.parents.empty())
-      return fail(ErrorCode::kInvalidArgument, "{}: sections such as [{}] are not used; write every key at the top", path,
-                  item.parents.front());
+      return fail(ErrorCode::kInvalidArgument, "{}: sections such as [{}] are not used; write every key at the top",
+                  path, item.parents.front());
     const auto* setting = find(program, item.name);
     if (setting == nullptr)
       return fail(ErrorCode::kInvalidArgument, "{}: unknown key {}; see --print-sample-config", path, item.name);
     for (const auto& text : item.inputs)
       if (!text.empty() && text.front() == '"')
-        return fail(ErrorCode::kInvalidArgument, "{}: the value of {} has no closing quote, or a # in it, which always begins "
-                    "a comment", path, item.name);
+        return fail(ErrorCode::kInvalidArgument,
+                    "{}: the value of {} has no closing quote, or a # in it, which always begins "
+                    "a comment",
+                    path, item.name);
     if (!given.try_emplace(item.name, item.inputs).second)
       return fail(ErrorCode::kInvalidArgument, "{}: {} is set twice", path, item.name);
   }
@@ -172,7 +175,8 @@ base::Result<std::uint64_t> validate(const Setting& setting, const std::string& 
       if (!text.empty()) WB_TRY(parse_host_port(text));
       return 0;
     case SettingType::kText:
-      if (!setting.choices.empty() && std::find(setting.choices.begin(), setting.choices.end(), text) == setting.choices.end())
+      if (!setting.choices.empty() &&
+          std::find(setting.choices.begin(), setting.choices.end(), text) == setting.choices.end())
         return fail(ErrorCode::kInvalidArgument, "\"{}\" is not one of {}", text, fmt::join(setting.choices, ", "));
       return 0;
     case SettingType::kTextList:
@@ -200,7 +204,8 @@ std::string toml_value(const Setting& setting, const std::string& text) {
   if (setting.type == SettingType::kFlag || setting.type == SettingType::kCount) return text;
   if (setting.type != SettingType::kTextList) return "\"" + text + "\"";
   std::string out = "[";
-  for (const auto& part : split_list(text)) out += (out.size() > 1 ? ", \"" : "\"") + part + "\"";
+  for (const auto& part : split_list(text))
+    out += (out.size() > 1 ? ", \"" : "\"") + part + "\"";
   return out + "]";
 }
 
@@ -229,7 +234,8 @@ class SettingsReader {
         value.texts = as_texts(setting, *setting.fallback);
       } else {
         return fail(ErrorCode::kInvalidArgument, "{} must be set: {} {}, {}, or {} in the file of --config. {}",
-                    setting.name, flag_name(setting), setting.example, variable_name(setting), setting.name, setting.why);
+                    setting.name, flag_name(setting), setting.example, variable_name(setting), setting.name,
+                    setting.why);
       }
       if (setting.type != SettingType::kTextList && value.texts.size() != 1)
         return fail(ErrorCode::kInvalidArgument, "{} ({}): it takes one value, {} were given", setting.name,
@@ -255,9 +261,12 @@ const Settings::Value& Settings::at(std::string_view name, std::initializer_list
 }
 
 const std::string& Settings::text(std::string_view name) const {
-  return at(name, {SettingType::kText, SettingType::kEndpoint, SettingType::kHostPort, SettingType::kPath}).texts.front();
+  return at(name, {SettingType::kText, SettingType::kEndpoint, SettingType::kHostPort, SettingType::kPath})
+      .texts.front();
 }
-std::vector<std::string> Settings::list(std::string_view name) const { return at(name, {SettingType::kTextList}).texts; }
+std::vector<std::string> Settings::list(std::string_view name) const {
+  return at(name, {SettingType::kTextList}).texts;
+}
 bool Settings::flag(std::string_view name) const { return at(name, {SettingType::kFlag}).number != 0; }
 std::uint64_t Settings::count(std::string_view name) const { return at(name, {SettingType::kCount}).number; }
 std::uint64_t Settings::bytes(std::string_view name) const { return at(name, {SettingType::kBytes}).number; }
@@ -291,20 +300,22 @@ Launch read_settings(const ProgramInfo& program, const std::vector<std::string>&
   bool print_sample = false;
   app.add_option("--config", config, "TOML file with any of the settings below (WEIGHTBUS_CONFIG)");
   app.add_flag("--check-config", check_only, "validate every setting, print what would be in effect, and end");
-  app.add_flag("--print-sample-config", print_sample, "print a configuration file with every setting explained, and end");
+  app.add_flag("--print-sample-config", print_sample,
+               "print a configuration file with every setting explained, and end");
   app.add_flag("--worker", launch.worker)->group("");  // for the keeper only: not shown
   app.set_version_flag("--version", program.name + " " + program.version);
   std::map<std::string, CLI::Option*> options;
   for (const auto& setting : program.settings) {
-    const auto description =
-        fmt::format("{} [{}; {}; {}]", setting.why, unit_of(setting),
-                    setting.fallback ? "default " + (setting.fallback->empty() ? "none" : *setting.fallback) : "required",
-                    variable_name(setting));
+    const auto description = fmt::format(
+        "{} [{}; {}; {}]", setting.why, unit_of(setting),
+        setting.fallback ? "default " + (setting.fallback->empty() ? "none" : *setting.fallback) : "required",
+        variable_name(setting));
     CLI::Option* option = nullptr;
     if (setting.type == SettingType::kFlag) {
       option = app.add_flag(flag_name(setting), description);
     } else {
-      option = app.add_option(flag_name(setting), [](const CLI::results_t&) { return true; }, description);
+      option = app.add_option(
+          flag_name(setting), [](const CLI::results_t&) { return true; }, description);
       option->type_name(setting.type == SettingType::kTextList ? "TEXT ..." : "VALUE");
     }
     if (setting.type == SettingType::kTextList) option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -346,18 +357,22 @@ Launch read_settings(const ProgramInfo& program, const std::vector<std::string>&
 
 Launch read_settings(const ProgramInfo& program, int argc, char** argv) {
   std::vector<std::string> environment;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    environment.emplace_back(*entry);
   return read_settings(program, std::vector<std::string>(argv + std::min(argc, 1), argv + argc), environment);
 }
 
 std::string sample_config(const ProgramInfo& program) {
   std::string out = wrapped_comment("Sample configuration of " + program.name + ": " + program.description) +
-                    wrapped_comment("Each key may be given as a flag (bucket_bytes: --bucket-bytes) or an environment variable "
-                                    "(WEIGHTBUS_BUCKET_BYTES) too. Flags go before variables, variables before this file.");
+                    wrapped_comment(
+                        "Each key may be given as a flag (bucket_bytes: --bucket-bytes) or an environment variable "
+                        "(WEIGHTBUS_BUCKET_BYTES) too. Flags go before variables, variables before this file.");
   for (const auto& setting : program.settings) {
     out += "\n" + wrapped_comment(setting.why);
     out += wrapped_comment(fmt::format("Unit: {}. Default: {}.", unit_of(setting),
-                                       !setting.fallback ? "none, must be set" : setting.fallback->empty() ? "empty" : *setting.fallback));
+                                       !setting.fallback           ? "none, must be set"
+                                       : setting.fallback->empty() ? "empty"
+                                                                   : *setting.fallback));
     if (setting.fallback) {
       out += fmt::format("{} = {}\n", setting.name, toml_value(setting, *setting.fallback));
     } else {

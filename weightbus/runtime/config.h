@@ -1,8 +1,8 @@
 // Settings: one table for each program, from which everything else follows: the flags and --help, the environment
 // variables, the configuration file, the sample file, validation, and the log line of what is in effect.
 //
-// A setting `bucket_bytes` is the flag --bucket-bytes, the variable WEIGHTBUS_BUCKET_BYTES and the key bucket_bytes of the
-// TOML file that --config names. The flag goes before the variable, the variable before the file, the file before
+// A setting `bucket_bytes` is the flag --bucket-bytes, the variable WEIGHTBUS_BUCKET_BYTES and the key bucket_bytes of
+// the TOML file that --config names. The flag goes before the variable, the variable before the file, the file before
 // the default.
 #pragma once
 

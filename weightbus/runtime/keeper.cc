@@ -38,7 +38,8 @@ constexpr int kExitNoExec = 127;
 constexpr std::size_t kMinPrefix = 9;  // "weightbus": never a prefix that others may share
 
 std::string describe(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   return fmt::format("ended with code {}", WEXITSTATUS(status));
 }
 
@@ -48,7 +49,8 @@ class Keeper {
  public:
   explicit Keeper(const KeeperOptions& options) : options_(options), backoff_(options.backoff_first) {
     sigemptyset(&signals_);
-    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals_, number);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD})
+      sigaddset(&signals_, number);
     ::sigprocmask(SIG_BLOCK, &signals_, &former_);
     signal_fd_.reset(::signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
     WB_ASSERT(signal_fd_.valid(), "a keeper without signals could not watch its worker");
@@ -99,7 +101,8 @@ class Keeper {
     std::vector<std::string> arguments{options_.program};
     arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
     std::vector<char*> argv;
-    for (auto& argument : arguments) argv.push_back(argument.data());
+    for (auto& argument : arguments)
+      argv.push_back(argument.data());
     argv.push_back(nullptr);
     const std::string variable = fmt::format("{}={}", kKeeperVariable, theirs.get());
     std::vector<char*> environment;
@@ -145,7 +148,8 @@ class Keeper {
     int status = 0;
     if (::waitpid(worker_, &status, WNOHANG) != worker_) return;
     worker_ = -1;
-    while (socket_.valid() && parked_.serve(socket_.get())) continue;
+    while (socket_.valid() && parked_.serve(socket_.get()))
+      continue;
     socket_.reset();
     const int code = exit_code_of(status);
     if (stopping_) return finish(code, true);
@@ -156,8 +160,8 @@ class Keeper {
     failures_ = rapid ? failures_ + 1 : 0;
     if (!rapid) backoff_ = options_.backoff_first;
     if (failures_ >= options_.rapid_failures_max) {
-      log(fmt::format("giving up after {} failures, each within {:.1f} s of its start; the last time the worker {}", failures_,
-                      base::to_seconds(options_.healthy_after), describe(status)));
+      log(fmt::format("giving up after {} failures, each within {:.1f} s of its start; the last time the worker {}",
+                      failures_, base::to_seconds(options_.healthy_after), describe(status)));
       return finish(code, false);
     }
     schedule_restart();

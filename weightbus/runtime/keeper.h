@@ -1,5 +1,5 @@
-// The keeper: a small process without threads or device libraries that starts a service's worker, starts it again when it
-// dies, and holds its file descriptors meanwhile (keeper_link.h). main() runs it, unless it was given --worker.
+// The keeper: a small process without threads or device libraries that starts a service's worker, starts it again when
+// it dies, and holds its file descriptors meanwhile (keeper_link.h). main() runs it, unless it was given --worker.
 #pragma once
 
 #include <functional>
@@ -27,10 +27,11 @@ struct KeeperOptions {
 };
 
 // Runs until the member is to end, and returns the exit code for main(): 0 after a stop that the worker ended with 0,
-// otherwise the worker's code, or 128 + the signal that killed it. Must be called from a process with one thread, before any
-// other: the worker dies with the *thread* that forked it.
+// otherwise the worker's code, or 128 + the signal that killed it. Must be called from a process with one thread,
+// before any other: the worker dies with the *thread* that forked it.
 //
-// SIGTERM, SIGINT and SIGHUP go on to the worker, and end the keeper with it. No worker outlives a keeper that was killed.
+// SIGTERM, SIGINT and SIGHUP go on to the worker, and end the keeper with it. No worker outlives a keeper that was
+// killed.
 int run_keeper(const KeeperOptions& options);
 
 // Removes every POSIX shared memory name that begins with `prefix` (at least 9 characters) and returns how many.

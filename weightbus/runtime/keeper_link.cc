@@ -102,8 +102,8 @@ base::Result<std::unique_ptr<KeeperLink>> KeeperLink::from_environment() {
 
 base::Result<KeeperLink::Answer> KeeperLink::ask(char verb, const std::string& name, int fd) {
   if (name.size() > kMaxParkedName)
-    return fail(ErrorCode::kInvalidArgument, "the name of a parked descriptor has {} bytes; at most {} may be", name.size(),
-                kMaxParkedName);
+    return fail(ErrorCode::kInvalidArgument, "the name of a parked descriptor has {} bytes; at most {} may be",
+                name.size(), kMaxParkedName);
   const std::lock_guard lock(mutex_);
   if (!send_packet(socket_.get(), verb, name, fd, 0))
     return fail(ErrorCode::kUnavailable, "the keeper does not answer: {}", std::strerror(errno));
@@ -155,7 +155,8 @@ bool ParkedFds::serve(int socket) {
     send_packet(socket, outcome, text, fd, MSG_DONTWAIT);
     return true;
   };
-  const auto found = std::find_if(parked_.begin(), parked_.end(), [&](const Parked& p) { return p.name == request->text; });
+  const auto found =
+      std::find_if(parked_.begin(), parked_.end(), [&](const Parked& p) { return p.name == request->text; });
   switch (request->kind) {
     case kPark:
       if (found != parked_.end()) return answer(kTaken);

@@ -1,5 +1,5 @@
-// Parking: a worker leaves file descriptors with its keeper, which outlives it, and its successor takes them back. Memory
-// behind a parked descriptor survives the worker's death.
+// Parking: a worker leaves file descriptors with its keeper, which outlives it, and its successor takes them back.
+// Memory behind a parked descriptor survives the worker's death.
 #pragma once
 
 #include <memory>

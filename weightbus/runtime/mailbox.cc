@@ -18,7 +18,8 @@ std::size_t Mailbox::run() {
     const std::lock_guard lock(mutex_);
     tasks.swap(tasks_);
   }
-  for (auto& task : tasks) task();
+  for (auto& task : tasks)
+    task();
   return tasks.size();
 }
 

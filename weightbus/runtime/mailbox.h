@@ -17,8 +17,8 @@ class Mailbox {
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   void post(Task task);
-  // Runs what was posted before the call, in order, and returns how many. What those post runs at the next call, so that
-  // a task which posts itself again does not hold the loop.
+  // Runs what was posted before the call, in order, and returns how many. What those post runs at the next call, so
+  // that a task which posts itself again does not hold the loop.
   std::size_t run();
 
  private:

@@ -40,7 +40,8 @@ StopSignals::StopSignals(std::function<void()> on_stop, base::Duration grace)
   struct sigaction action {};
   action.sa_handler = &handle;
   action.sa_flags = SA_RESTART;
-  for (int i = 0; i < 2; ++i) ::sigaction(kSignals[i], &action, &former[i]);
+  for (int i = 0; i < 2; ++i)
+    ::sigaction(kSignals[i], &action, &former[i]);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -48,7 +49,8 @@ StopSignals::~StopSignals() {
   finished_ = true;
   wake_.wake();
   thread_.join();
-  for (int i = 0; i < 2; ++i) ::sigaction(kSignals[i], &former[i], nullptr);
+  for (int i = 0; i < 2; ++i)
+    ::sigaction(kSignals[i], &former[i], nullptr);
   handler_wake = nullptr;
 }
 

@@ -18,8 +18,8 @@ inline constexpr int kExitGraceOver = 75;  // the process did not stop within it
 // One at a time in a process. Further signals change nothing: a terminal and a keeper may both send one.
 class StopSignals {
  public:
-  // `on_stop` is called once, from a thread of this object, at the first signal or request(). If the object still exists
-  // `grace` later, the process ends with kExitGraceOver and says so.
+  // `on_stop` is called once, from a thread of this object, at the first signal or request(). If the object still
+  // exists `grace` later, the process ends with kExitGraceOver and says so.
   StopSignals(std::function<void()> on_stop, base::Duration grace);
   ~StopSignals();  // the signals get their former meaning again
   StopSignals(const StopSignals&) = delete;

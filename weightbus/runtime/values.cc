@@ -78,7 +78,8 @@ base::Result<std::uint64_t> parse_bytes(std::string_view text) {
   if (parts && !bytes) bytes = scaled(parts->first, parts->second, kDecimal);
   if (!bytes)
     return fail(ErrorCode::kInvalidArgument,
-                "\"{}\" is not a size: write a whole number of bytes, or with KiB, MiB, GiB, TiB, KB, MB, GB or TB", text);
+                "\"{}\" is not a size: write a whole number of bytes, or with KiB, MiB, GiB, TiB, KB, MB, GB or TB",
+                text);
   return *bytes;
 }
 
@@ -86,8 +87,7 @@ std::string format_bytes(std::uint64_t bytes) { return in_largest_unit(bytes, kB
 
 base::Result<std::uint64_t> parse_count(std::string_view text) {
   const auto parts = split(text);
-  if (!parts || !parts->second.empty())
-    return fail(ErrorCode::kInvalidArgument, "\"{}\" is not a whole number", text);
+  if (!parts || !parts->second.empty()) return fail(ErrorCode::kInvalidArgument, "\"{}\" is not a whole number", text);
   return parts->first;
 }
 
@@ -137,8 +137,8 @@ base::Result<std::string> parse_endpoint(std::string_view text) {
     const auto parsed = parse_host_port(address);
     if (parsed && !parsed->host.empty()) return std::string(text);
   }
-  return fail(ErrorCode::kInvalidArgument, "\"{}\" is not an endpoint: write tcp://host:port, tcp://[::1]:port or ipc://path",
-              text);
+  return fail(ErrorCode::kInvalidArgument,
+              "\"{}\" is not an endpoint: write tcp://host:port, tcp://[::1]:port or ipc://path", text);
 }
 
 }  // namespace weightbus::runtime

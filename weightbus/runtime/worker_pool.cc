@@ -10,7 +10,8 @@ WorkerPool::WorkerPool(std::size_t threads, std::size_t max_queued, std::functio
     : max_queued_(max_queued), post_(std::move(post)) {
   WB_ASSERT(threads > 0, "a pool without threads would never run a job");
   threads_.reserve(threads);
-  for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  for (std::size_t i = 0; i < threads; ++i)
+    threads_.emplace_back([this] { run(); });
 }
 
 WorkerPool::~WorkerPool() {
@@ -19,7 +20,8 @@ WorkerPool::~WorkerPool() {
     stop_ = true;
   }
   changed_.notify_all();
-  for (auto& thread : threads_) thread.join();
+  for (auto& thread : threads_)
+    thread.join();
 }
 
 base::Status WorkerPool::submit(Job job) {

@@ -39,7 +39,8 @@ std::string text(capnp::Text::Reader value) { return {value.begin(), value.size(
 
 template <class Builder>
 void write_dims(Builder list, const model::Dims& dims) {
-  for (unsigned i = 0; i < dims.size(); ++i) list.set(i, dims[i]);
+  for (unsigned i = 0; i < dims.size(); ++i)
+    list.set(i, dims[i]);
 }
 
 void write(schema::Tag::Builder to, const protocol::Tag& tag) {
@@ -74,10 +75,12 @@ void write(schema::ArenaInfo::Builder to, const ArenaInfo& info) {
   auto halves = to.initHalves(2);
   for (unsigned half = 0; half < 2; ++half) {
     auto regions = halves[half].initRegions(static_cast<unsigned>(info.halves[half].size()));
-    for (unsigned i = 0; i < regions.size(); ++i) write(regions[i], info.halves[half][i]);
+    for (unsigned i = 0; i < regions.size(); ++i)
+      write(regions[i], info.halves[half][i]);
   }
   auto slots = to.initSlots(static_cast<unsigned>(info.slots.size()));
-  for (unsigned i = 0; i < slots.size(); ++i) write(slots[i], info.slots[i]);
+  for (unsigned i = 0; i < slots.size(); ++i)
+    write(slots[i], info.slots[i]);
   to.setLive(static_cast<std::uint8_t>(info.live));
   if (info.tag) write(to.initTag(), *info.tag);
   to.setPaused(info.paused);
@@ -135,7 +138,8 @@ Result<model::Dims> read_dims(capnp::List<std::int64_t>::Reader list) {
   if (list.size() > model::kMaxDims)
     return fail(ErrorCode::kInvalidArgument, "{} dimensions; at most {} are allowed", list.size(), model::kMaxDims);
   model::Dims dims;
-  for (auto value : list) dims.push_back(value);
+  for (auto value : list)
+    dims.push_back(value);
   return dims;
 }
 
@@ -297,10 +301,12 @@ base::Status validate_arena(const ArenaInfo& info) {
                 second.size());
   for (std::size_t i = 0; i < first.size(); ++i) {
     if (first[i].bytes == 0 || first[i].bytes != second[i].bytes || first[i].kind != second[i].kind)
-      return fail(ErrorCode::kInvalidArgument, "region {} has {} and {} bytes in the halves; they must be alike and not 0",
-                  i, first[i].bytes, second[i].bytes);
+      return fail(ErrorCode::kInvalidArgument,
+                  "region {} has {} and {} bytes in the halves; they must be alike and not 0", i, first[i].bytes,
+                  second[i].bytes);
   }
-  for (const auto& slot : info.slots) WB_TRY(check_slot(slot, first));
+  for (const auto& slot : info.slots)
+    WB_TRY(check_slot(slot, first));
   return {};
 }
 
@@ -319,7 +325,8 @@ base::Result<std::string> encode_attach(const AttachMessage& message) {
                 kMaxAttachFrameBytes);
   std::string frame;
   frame.reserve(kLengthBytes + bytes.size());
-  for (std::size_t i = 0; i < kLengthBytes; ++i) frame.push_back(static_cast<char>((bytes.size() >> (8 * i)) & 0xff));
+  for (std::size_t i = 0; i < kLengthBytes; ++i)
+    frame.push_back(static_cast<char>((bytes.size() >> (8 * i)) & 0xff));
   frame.append(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
   return frame;
 }
@@ -339,8 +346,9 @@ base::Result<AttachMessage> decode_attach(std::string_view frame) {
     capnp::FlatArrayMessageReader reader(words, options);
     const auto root = reader.getRoot<schema::Message>();
     if (root.getRevision() != kAttachRevision)
-      return fail(ErrorCode::kUnsupported, "attach protocol revision {}; this side speaks {}: use one release on a host",
-                  root.getRevision(), kAttachRevision);
+      return fail(ErrorCode::kUnsupported,
+                  "attach protocol revision {}; this side speaks {}: use one release on a host", root.getRevision(),
+                  kAttachRevision);
     return read(root);
   } catch (const kj::Exception& exception) {
     return fail(ErrorCode::kInvalidArgument, "a malformed attach frame: {}", exception.getDescription().cStr());

@@ -37,7 +37,8 @@ struct AttachRefused {
   friend bool operator==(const AttachRefused&, const AttachRefused&) = default;
 };
 
-// One slot of an arena, as a client needs it: strides in elements, `offset` in bytes into region `region` of either half.
+// One slot of an arena, as a client needs it: strides in elements, `offset` in bytes into region `region` of either
+// half.
 struct ArenaSlot {
   std::string tensor;
   std::string parameter;

@@ -51,7 +51,8 @@ class AttachProcessTest : public ::testing::Test {
       auto server = AttachServer::listen({.path = path_});
       const bool good = server && work(**server);
       (void)!::write(done[1], good ? "y" : "n", 1);
-      for (;;) ::pause();
+      for (;;)
+        ::pause();
     }
     char result = 'n';
     EXPECT_EQ(::read(done[0], &result, 1), 1);
@@ -239,9 +240,7 @@ TEST_F(AttachProcessTest, AnAgentKilledBetweenPauseAndExchangeLeavesItsReadersWa
   arena_.fill(0, 1);
   arena_.fill(1, 2);
   // The reader attaches while the agent holds the pause: it waits from the first moment.
-  const pid_t agent = fork_agent([&](AttachServer& server) {
-    return server.set_arena(arena_.info(0, 1)).has_value();
-  });
+  const pid_t agent = fork_agent([&](AttachServer& server) { return server.set_arena(arena_.info(0, 1)).has_value(); });
   ReaderProcess reader(arguments());
   ASSERT_TRUE(reader.saw_version(1));
   kill_agent(agent);

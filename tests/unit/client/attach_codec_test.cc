@@ -67,7 +67,8 @@ TEST(AttachCodec, EveryMessageComesBackEqual) {
 
 TEST(AttachCodec, ManyFramesInOneRead) {
   std::string stream;
-  for (int i = 0; i < 1000; ++i) stream += encode_attach(Paused{static_cast<std::uint64_t>(i)}).value();
+  for (int i = 0; i < 1000; ++i)
+    stream += encode_attach(Paused{static_cast<std::uint64_t>(i)}).value();
   FrameCutter cutter;
   cutter.add(stream);
   for (std::uint64_t i = 0; i < 1000; ++i) {
@@ -82,7 +83,8 @@ TEST(AttachCodec, ALengthThatBreaksTheRulesEndsTheStream) {
   for (const std::uint32_t length : {0U, 7U, 1032U, 0xffffffffU}) {
     FrameCutter cutter(1024);
     std::string bytes;
-    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>((length >> (8 * i)) & 0xff));
+    for (int i = 0; i < 4; ++i)
+      bytes.push_back(static_cast<char>((length >> (8 * i)) & 0xff));
     cutter.add(bytes);
     EXPECT_FALSE(cutter.next()) << length;
   }
@@ -100,7 +102,8 @@ TEST(AttachCodec, AnotherRevisionIsRefusedByName) {
 
 TEST(AttachCodec, DamagedFramesNeverCrashAndNeverGiveAnInvalidArena) {
   std::vector<std::string> frames;
-  for (const auto& message : one_of_each()) frames.push_back(encode_attach(message).value().substr(4));
+  for (const auto& message : one_of_each())
+    frames.push_back(encode_attach(message).value().substr(4));
   std::size_t accepted = 0;
   for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
     base::Prng random(seed);

@@ -70,13 +70,15 @@ TEST(Gate, NobodyIsInsideWhileItIsClosedAndIdle) {
   }
   for (int round = 0; round < 300; ++round) {
     gate.close();
-    while (!gate.idle()) std::this_thread::yield();
+    while (!gate.idle())
+      std::this_thread::yield();
     value.fetch_add(1, std::memory_order_relaxed);
     gate.open(arena_of(static_cast<std::uint64_t>(round + 2)));
   }
   stop = true;
   gate.shut();
-  for (auto& thread : steps) thread.join();
+  for (auto& thread : steps)
+    thread.join();
   EXPECT_EQ(torn, 0);
 }
 

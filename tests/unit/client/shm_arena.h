@@ -34,7 +34,8 @@ class ShmArena {
       for (std::size_t region = 0; region < 2; ++region) {
         const std::string name = prefix + "." + std::to_string(half) + std::to_string(region);
         memory_[half].push_back(make(name, region_bytes));
-        info_.halves[half].push_back({model::RegionKind::kHostShm, "", name, region_bytes, static_cast<std::uint64_t>(count)});
+        info_.halves[half].push_back(
+            {model::RegionKind::kHostShm, "", name, region_bytes, static_cast<std::uint64_t>(count)});
       }
     }
     for (std::size_t i = 0; i < slots; ++i) {
@@ -82,7 +83,8 @@ class ShmArena {
  private:
   static std::byte* make(const std::string& name, std::size_t bytes) {
     const int fd = ::shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 || ::posix_fallocate(fd, 0, static_cast<off_t>(bytes)) != 0) throw std::runtime_error("no shared memory");
+    if (fd < 0 || ::posix_fallocate(fd, 0, static_cast<off_t>(bytes)) != 0)
+      throw std::runtime_error("no shared memory");
     void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     ::close(fd);
     if (data == MAP_FAILED) throw std::runtime_error("cannot map shared memory");

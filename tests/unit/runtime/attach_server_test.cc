@@ -31,7 +31,8 @@ class AttachServerTest : public ::testing::Test {
   }
   std::unique_ptr<Reader> attach(client::ReaderHooks hooks = {},
                                  wire::ClientKind kind = wire::ClientKind::kEngineRank) {
-    auto reader = Reader::connect({.socket_path = path_, .kind = kind, .connect_timeout = kLong, .hooks = std::move(hooks)});
+    auto reader =
+        Reader::connect({.socket_path = path_, .kind = kind, .connect_timeout = kLong, .hooks = std::move(hooks)});
     EXPECT_TRUE(reader) << reader.error().message;
     return reader ? std::move(*reader) : nullptr;
   }
@@ -48,7 +49,8 @@ class AttachServerTest : public ::testing::Test {
   }
   template <class Condition>
   static void await(Condition&& condition) {
-    while (!condition()) std::this_thread::yield();
+    while (!condition())
+      std::this_thread::yield();
   }
 
   testing::TempDir dir_;
@@ -159,13 +161,22 @@ TEST_F(AttachServerTest, WhoAttachesDuringAPauseWaitsForResume) {
   arena_.fill(1, 2);
   ASSERT_TRUE(server->set_arena(arena_.info(0, 1)));
   ASSERT_TRUE(server->pause(kLong));
-  auto reader = attach();
+  std::atomic<std::uint64_t> began_with{0};
+  auto reader = attach({.on_pause = {},
+                        .on_resume =
+                            [&](const client::Arena& arena) {
+                              std::uint64_t nothing = 0;
+                              began_with.compare_exchange_strong(nothing, arena.tag.version.value());
+                            },
+                        .log = {}});
   EXPECT_EQ(reader->enter_step(0ms).error().code, ErrorCode::kDeadlineExceeded);
   const auto exchanged = server->exchange(1, tag_of(2), kLong);
   ASSERT_TRUE(exchanged) << exchanged.error().message;
   EXPECT_EQ(reader->enter_step(0ms).error().code, ErrorCode::kDeadlineExceeded);
   server->resume();
   expect_version(*reader, 2);
+  // Its gate was not open for a moment before.
+  EXPECT_EQ(began_with, 2U);
 }
 
 TEST_F(AttachServerTest, AReaderServesOnWithoutItsAgentAndFollowsTheNextOne) {
@@ -298,7 +309,8 @@ TEST_F(AttachServerTest, EveryRankIsExchangedWhileStepsRun) {
   arena_.fill(0, 1);
   ASSERT_TRUE(server->set_arena(arena_.info(0, 1)));
   std::vector<std::unique_ptr<Reader>> readers;
-  for (int i = 0; i < 3; ++i) readers.push_back(attach());
+  for (int i = 0; i < 3; ++i)
+    readers.push_back(attach());
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> torn{0};
   std::vector<std::thread> engines;
@@ -323,15 +335,18 @@ TEST_F(AttachServerTest, EveryRankIsExchangedWhileStepsRun) {
     server->resume();
   }
   stop = true;
-  for (auto& thread : engines) thread.join();
+  for (auto& thread : engines)
+    thread.join();
   EXPECT_EQ(torn, 0U);
-  for (auto& reader : readers) EXPECT_EQ(reader->state().exchanges, 58U);
+  for (auto& reader : readers)
+    EXPECT_EQ(reader->state().exchanges, 58U);
 }
 
 TEST_F(AttachServerTest, AClientThatTalksNonsenseIsDroppedAlone) {
   std::atomic<int> refused{0};
-  auto listened = AttachServer::listen(
-      {.path = path_, .on_event = [&](const AttachEvent& e) { refused += e.kind == AttachEvent::Kind::kRefused ? 1 : 0; }});
+  auto listened = AttachServer::listen({.path = path_, .on_event = [&](const AttachEvent& e) {
+                                          refused += e.kind == AttachEvent::Kind::kRefused ? 1 : 0;
+                                        }});
   ASSERT_TRUE(listened);
   auto& server = **listened;
   arena_.fill(0, 1);

@@ -16,15 +16,34 @@ using namespace std::chrono_literals;
 ProgramInfo program() {
   ProgramInfo info{"weightbus-test", "Tests settings.", "0.1.0", {}};
   info.settings = {
-      {.name = "endpoint", .type = SettingType::kEndpoint, .fallback = std::nullopt, .why = "Where to listen.",
+      {.name = "endpoint",
+       .type = SettingType::kEndpoint,
+       .fallback = std::nullopt,
+       .why = "Where to listen.",
        .example = "tcp://127.0.0.1:7700"},
-      {.name = "bucket_bytes", .type = SettingType::kBytes, .fallback = "512MiB", .why = "The unit of sending.", .min = 4096},
-      {.name = "serve_stale", .type = SettingType::kDuration, .fallback = "30s", .why = "How long readiness lasts.",
+      {.name = "bucket_bytes",
+       .type = SettingType::kBytes,
+       .fallback = "512MiB",
+       .why = "The unit of sending.",
+       .min = 4096},
+      {.name = "serve_stale",
+       .type = SettingType::kDuration,
+       .fallback = "30s",
+       .why = "How long readiness lasts.",
        .max = 3'600'000'000'000},
-      {.name = "retain", .type = SettingType::kCount, .fallback = "1", .why = "Versions on disk.", .unit = "versions", .max = 64},
+      {.name = "retain",
+       .type = SettingType::kCount,
+       .fallback = "1",
+       .why = "Versions on disk.",
+       .unit = "versions",
+       .max = 64},
       {.name = "verify", .type = SettingType::kFlag, .fallback = "true", .why = "Compare digests."},
       {.name = "ignored", .type = SettingType::kTextList, .fallback = "", .why = "Names that match nothing."},
-      {.name = "log_format", .type = SettingType::kText, .fallback = "text", .why = "How to log.", .choices = {"text", "json"}},
+      {.name = "log_format",
+       .type = SettingType::kText,
+       .fallback = "text",
+       .why = "How to log.",
+       .choices = {"text", "json"}},
       {.name = "http", .type = SettingType::kHostPort, .fallback = "127.0.0.1:0", .why = "Metrics."},
       {.name = "token", .type = SettingType::kText, .fallback = "", .why = "A secret.", .secret = true},
   };
@@ -82,12 +101,15 @@ TEST_F(ConfigTest, ListsComeFromEveryOrigin) {
   EXPECT_EQ(read_settings(program(), {"--endpoint", "tcp://a:1", "--ignored", "a.*", "--ignored", "b c"}, {})
                 .settings.list("ignored"),
             both);
-  EXPECT_EQ(read_settings(program(), {"--endpoint", "tcp://a:1"}, {"WEIGHTBUS_IGNORED=a.*,b c"}).settings.list("ignored"), both);
+  EXPECT_EQ(
+      read_settings(program(), {"--endpoint", "tcp://a:1"}, {"WEIGHTBUS_IGNORED=a.*,b c"}).settings.list("ignored"),
+      both);
 }
 
 TEST_F(ConfigTest, FlagsTurnOnAndOff) {
   EXPECT_FALSE(read_settings(program(), {"--endpoint", "tcp://a:1", "--verify=false"}, {}).settings.flag("verify"));
-  EXPECT_TRUE(read_settings(program(), {"--endpoint", "tcp://a:1", "--verify"}, {"WEIGHTBUS_VERIFY=no"}).settings.flag("verify"));
+  EXPECT_TRUE(read_settings(program(), {"--endpoint", "tcp://a:1", "--verify"}, {"WEIGHTBUS_VERIFY=no"})
+                  .settings.flag("verify"));
   EXPECT_FALSE(from_file("verify = false\n").settings.flag("verify"));
 }
 
@@ -96,7 +118,8 @@ TEST_F(ConfigTest, WhatIsWrongIsSaidWithItsNameAndOrigin) {
     ASSERT_EQ(launch.exit_code, kExitBadConfig) << part;
     EXPECT_NE(launch.text.find(part), std::string::npos) << launch.text;
   };
-  expect_error(read_settings(program(), {}, {}), "endpoint must be set: --endpoint tcp://127.0.0.1:7700, WEIGHTBUS_ENDPOINT");
+  expect_error(read_settings(program(), {}, {}),
+               "endpoint must be set: --endpoint tcp://127.0.0.1:7700, WEIGHTBUS_ENDPOINT");
   expect_error(read_settings(program(), {"--endpoint", "udp://x"}, {}), "endpoint (flag): \"udp://x\"");
   expect_error(read_settings(program(), {"--endpoint", "tcp://a:1", "--no-such"}, {}), "no-such");
   expect_error(from_file("no_such = 1\n"), "unknown key no_such");
@@ -114,7 +137,9 @@ TEST_F(ConfigTest, WhatIsWrongIsSaidWithItsNameAndOrigin) {
   expect_error(from_file("retain\n"), "retain (file)");
   expect_error(read_settings(program(), {"--config", dir_.file("none")}, {}), "none");
   auto info = program();
-  info.check = [](const Settings&) { return base::fail(base::ErrorCode::kInvalidArgument, "these exclude each other"); };
+  info.check = [](const Settings&) {
+    return base::fail(base::ErrorCode::kInvalidArgument, "these exclude each other");
+  };
   expect_error(read_settings(info, {"--endpoint", "tcp://a:1", "--check-config"}, {}), "exclude each other");
 }
 
@@ -122,7 +147,8 @@ TEST_F(ConfigTest, AFileOfRandomBytesIsAnError) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     base::Prng random(seed);
     std::string bytes(1 + random.below(400), ' ');
-    for (auto& byte : bytes) byte = static_cast<char>(random.next());
+    for (auto& byte : bytes)
+      byte = static_cast<char>(random.next());
     // Lines too short to mean anything are skipped; everything else is an unknown key.
     const auto launch = from_file("zzz" + bytes);
     EXPECT_EQ(launch.exit_code, kExitBadConfig) << "seed " << seed;
@@ -141,7 +167,8 @@ TEST_F(ConfigTest, TheSampleNamesEverySettingAndReadsBackAsTheDefaults) {
   const auto defaults = read_settings(program(), {"--endpoint", "tcp://a:1"}, {});
   ASSERT_FALSE(launch.exit_code) << launch.text;
   EXPECT_EQ(launch.settings.origin("retain"), SettingOrigin::kFile);
-  for (const auto* name : {"bucket_bytes"}) EXPECT_EQ(launch.settings.bytes(name), defaults.settings.bytes(name));
+  for (const auto* name : {"bucket_bytes"})
+    EXPECT_EQ(launch.settings.bytes(name), defaults.settings.bytes(name));
   EXPECT_EQ(launch.settings.list("ignored"), defaults.settings.list("ignored"));
   EXPECT_EQ(launch.settings.text("token"), "");
 }
@@ -175,7 +202,8 @@ TEST(Values, Durations) {
   EXPECT_EQ(parse_duration("500ms").value(), 500ms);
   EXPECT_EQ(parse_duration("0").value(), 0ns);
   EXPECT_EQ(parse_duration("2h").value(), 2h);
-  for (const auto* text : {"", "5", "ms", "-5ms", "5 ms", "5days", "1.5s", "99999999999999h"}) EXPECT_FALSE(parse_duration(text)) << text;
+  for (const auto* text : {"", "5", "ms", "-5ms", "5 ms", "5days", "1.5s", "99999999999999h"})
+    EXPECT_FALSE(parse_duration(text)) << text;
   for (const auto d : {base::Duration(0), base::Duration(1500ms), base::Duration(90s), base::Duration(1)})
     EXPECT_EQ(parse_duration(format_duration(d)).value(), d);
   EXPECT_EQ(format_duration(120s), "2m");
@@ -185,7 +213,8 @@ TEST(Values, Bytes) {
   EXPECT_EQ(parse_bytes("4096").value(), 4096U);
   EXPECT_EQ(parse_bytes("512MiB").value(), 512U << 20);
   EXPECT_EQ(parse_bytes("2GB").value(), 2'000'000'000U);
-  for (const auto* text : {"", "MiB", "-1", "1.5GiB", "1 MiB", "99999999TiB", "18446744073709551616"}) EXPECT_FALSE(parse_bytes(text)) << text;
+  for (const auto* text : {"", "MiB", "-1", "1.5GiB", "1 MiB", "99999999TiB", "18446744073709551616"})
+    EXPECT_FALSE(parse_bytes(text)) << text;
   EXPECT_EQ(format_bytes(1536ULL << 20), "1536MiB");
   EXPECT_EQ(format_bytes(0), "0");
 }
@@ -198,8 +227,10 @@ TEST(Values, Addresses) {
   EXPECT_EQ(parse_host_port(":80").value().host, "");
   for (const auto* text : {"", "host", "host:", "host:65536", "host:x", "::1:80", "[::1]", "[]:1", "[host]:1", "a b:1"})
     EXPECT_FALSE(parse_host_port(text)) << text;
-  for (const auto* text : {"tcp://h:1", "tcp://*:*", "tcp://[::1]:5", "ipc:///tmp/x"}) EXPECT_TRUE(parse_endpoint(text)) << text;
-  for (const auto* text : {"h:1", "tcp://", "tcp://:1", "ipc://", "udp://h:1", "tcp://h"}) EXPECT_FALSE(parse_endpoint(text)) << text;
+  for (const auto* text : {"tcp://h:1", "tcp://*:*", "tcp://[::1]:5", "ipc:///tmp/x"})
+    EXPECT_TRUE(parse_endpoint(text)) << text;
+  for (const auto* text : {"h:1", "tcp://", "tcp://:1", "ipc://", "udp://h:1", "tcp://h"})
+    EXPECT_FALSE(parse_endpoint(text)) << text;
 }
 
 }  // namespace

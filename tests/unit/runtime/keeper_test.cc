@@ -27,7 +27,8 @@ class Member {
     EXPECT_EQ(::pipe2(fds, O_CLOEXEC), 0);
     arguments.insert(arguments.begin(), WEIGHTBUS_KEEPER_MEMBER);
     std::vector<char*> argv;
-    for (auto& argument : arguments) argv.push_back(argument.data());
+    for (auto& argument : arguments)
+      argv.push_back(argument.data());
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
@@ -95,7 +96,8 @@ TEST(Keeper, StartsAKilledWorkerAgain) {
 TEST(Keeper, GivesUpAWorkerThatOnlyFails) {
   Member member({"crash"});
   int starts = 0;
-  while (member.worker() > 0) ++starts;
+  while (member.worker() > 0)
+    ++starts;
   EXPECT_EQ(starts, 5);
   EXPECT_EQ(member.wait(), 128 + SIGKILL);
 }
@@ -153,7 +155,8 @@ bool shm_exists(const std::string& name) {
 TEST(Keeper, ACleanEndRemovesTheMembersSharedMemoryOnly) {
   const std::string prefix = "weightbus.test.keeper." + std::to_string(::getpid()) + ".";
   const std::string other = "weightbus.test.keeper." + std::to_string(::getpid()) + "0.x";
-  for (const auto& name : {prefix + "a", prefix + "b", other}) ::close(::shm_open(("/" + name).c_str(), O_RDWR | O_CREAT, 0600));
+  for (const auto& name : {prefix + "a", prefix + "b", other})
+    ::close(::shm_open(("/" + name).c_str(), O_RDWR | O_CREAT, 0600));
   {
     // Given up, not ended: what it holds is kept for its next start.
     Member member({"crash", prefix});

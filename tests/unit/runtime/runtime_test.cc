@@ -111,7 +111,8 @@ TEST(StopSignalsDeathTest, AProcessThatDoesNotStopEndsAfterItsGrace) {
       {
         StopSignals signals([] {}, 20ms);
         signals.request();
-        for (;;) ::pause();
+        for (;;)
+          ::pause();
       },
       ::testing::ExitedWithCode(kExitGraceOver), "still busy");
 }

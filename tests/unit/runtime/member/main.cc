@@ -1,4 +1,5 @@
-// keeper_test_member MODE [SHM_PREFIX]: runs a keeper, whose worker does what MODE says and prints a line for each step.
+// keeper_test_member MODE [SHM_PREFIX]: runs a keeper, whose worker does what MODE says and prints a line for each
+// step.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,14 +24,16 @@ void say(const std::string& line) {
 
 [[noreturn]] void die() {
   ::kill(::getpid(), SIGKILL);
-  for (;;) ::pause();
+  for (;;)
+    ::pause();
 }
 
 int serve() {
   client::WakeFd stop;
   runtime::StopSignals signals([&] { stop.wake(); }, 5s);
   say("worker " + std::to_string(::getpid()));
-  while (!signals.requested()) ::usleep(1000);
+  while (!signals.requested())
+    ::usleep(1000);
   return 0;
 }
 
@@ -64,7 +67,8 @@ int work(const std::string& mode) {
   if (mode == "stubborn") {
     ::signal(SIGTERM, SIG_IGN);
     say("deaf");
-    for (;;) ::pause();
+    for (;;)
+      ::pause();
   }
   return 1;
 }
