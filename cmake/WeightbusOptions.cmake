@@ -30,5 +30,7 @@ if(WEIGHTBUS_SANITIZE)
     -fno-sanitize-recover=all)
   target_link_options(weightbus_flags INTERFACE -fsanitize=${WEIGHTBUS_SANITIZE})
   # Sanitizer instrumentation makes g++ 12 see false positives of these two.
-  target_compile_options(weightbus_flags INTERFACE -Wno-error=maybe-uninitialized -Wno-maybe-uninitialized)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(weightbus_flags INTERFACE -Wno-error=maybe-uninitialized -Wno-maybe-uninitialized)
+  endif()
 endif()
