@@ -25,6 +25,10 @@ endif()
 add_library(weightbus_flags INTERFACE)
 target_compile_options(weightbus_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # Clang serves the fuzzers only, and does not know every tuning attribute of g++.
+  target_compile_options(weightbus_flags INTERFACE -Wno-ignored-attributes)
+endif()
 if(WEIGHTBUS_SANITIZE)
   target_compile_options(weightbus_flags INTERFACE -fsanitize=${WEIGHTBUS_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
