@@ -26,7 +26,13 @@ endif()
 # for every std::variant that it inlines, so that warning is off.
 add_library(weightbus_flags INTERFACE)
 target_compile_options(weightbus_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-  -Wno-sign-conversion -Wno-maybe-uninitialized -Wno-missing-field-initializers -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+  -Wno-sign-conversion -Wno-missing-field-initializers -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # Clang serves the fuzzers only, and does not know every tuning attribute of g++.
+  target_compile_options(weightbus_flags INTERFACE -Wno-ignored-attributes)
+else()
+  target_compile_options(weightbus_flags INTERFACE -Wno-maybe-uninitialized)
+endif()
 if(WEIGHTBUS_SANITIZE)
   target_compile_options(weightbus_flags INTERFACE -fsanitize=${WEIGHTBUS_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "targets.h"
+#include "weightbus/base/prng.h"
 #include "weightbus/checkpoint/checkpoint_folder.h"
 #include "weightbus/checkpoint/safetensors.h"
 #include "weightbus/checkpoint/snapshot_index.h"
@@ -14,6 +15,26 @@
 
 namespace weightbus::fuzz {
 namespace {
+
+// Small seeded changes of one input, so that every run of the tests looks a little further than the corpus.
+void replay_mutated(const std::string& input, void (*target)(std::string_view)) {
+  constexpr std::string_view kPieces = "{}[]\",:0129-.*\\\xff";
+  base::Prng random(input.size());
+  for (int round = 0; round < 100; ++round) {
+    std::string mutated = input;
+    for (std::uint64_t change = 0; change <= random.below(4) && !mutated.empty(); ++change) {
+      const auto at = random.below(mutated.size());
+      const auto piece = kPieces[random.below(kPieces.size())];
+      switch (random.below(4)) {
+        case 0: mutated[at] = piece; break;
+        case 1: mutated.insert(at, 1, piece); break;
+        case 2: mutated.erase(at, 1 + random.below(8)); break;
+        default: mutated.insert(at, mutated.substr(random.below(mutated.size()), random.below(64))); break;
+      }
+    }
+    target(mutated);
+  }
+}
 
 // Runs a target over its folder; `accepts` must be true for every file called valid*, so that the seeds stay
 // meaningful.
@@ -24,6 +45,7 @@ void replay(const std::string& name, void (*target)(std::string_view), bool (*ac
     const std::string input{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     SCOPED_TRACE(entry.path().string());
     target(input);
+    replay_mutated(input, target);
     ++files;
     if (!entry.path().filename().string().starts_with("valid")) continue;
     ++valid;
