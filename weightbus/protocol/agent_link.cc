@@ -38,6 +38,8 @@ bool AgentLink::admit(Now now, const Envelope& message) {
 
 void AgentLink::welcome(Now now, const Envelope& message, const Welcome& body) {
   if (context_.state.known_epoch != message.epoch) {
+    const auto none = base::Hash128{};
+    if (context_.state.known_epoch.journal != none && context_.state.known_epoch.journal != message.epoch.journal) change_journal();
     context_.state.known_epoch = message.epoch;
     context_.save();
   }
@@ -47,6 +49,20 @@ void AgentLink::welcome(Now now, const Envelope& message, const Welcome& body) {
   if (body.heartbeat_interval_ms > 0) heartbeat_interval_ = from_ms(body.heartbeat_interval_ms);
   serve_stale_ = from_ms(body.serve_stale_ms);
   last_heard_ = now.mono;
+}
+
+// Another journal counts updates by itself: no tag of the former one may pass for one of its own. No update has number 0.
+void AgentLink::change_journal() {
+  AgentState& state = context_.state;
+  for (auto& half : state.halves) {
+    if (half.tag) half.tag->update = model::UpdateId{0};
+  }
+  if (state.pending_commit) {
+    for (auto& rank : state.pending_commit->ranks) rank.tag.update = model::UpdateId{0};
+  }
+  state.pending_update = 0;
+  state.over_update = 0;
+  new_journal_ = true;
 }
 
 void AgentLink::rejected(Now now, const Envelope&, const Rejected& body) {

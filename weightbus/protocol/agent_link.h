@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weightbus/protocol/agent_context.h"
@@ -28,6 +29,9 @@ class AgentLink {
   // The connection was made anew: say Hello again.
   void reconnected() { welcomed_ = false, next_hello_ = {}; }
 
+  // True once after a coordinator of another journal took this agent over (adopt).
+  bool take_new_journal() { return std::exchange(new_journal_, false); }
+
   bool welcomed() const { return welcomed_; }
   bool quarantined() const { return quarantined_; }
   // Every rank of this agent's engine that the coordinator knows, this one included.
@@ -38,9 +42,11 @@ class AgentLink {
  private:
   void welcome(Now now, const Envelope& message, const Welcome& body);
   void rejected(Now now, const Envelope& message, const Rejected& body);
+  void change_journal();
 
   AgentContext& context_;
   bool welcomed_ = false;
+  bool new_journal_ = false;
   bool quarantined_ = true;  // until a coordinator says otherwise
   std::vector<model::Member> engine_;
   base::Duration heartbeat_interval_ = base::Millis(500);

@@ -23,8 +23,11 @@ struct AgentState {
   Half halves[2];
   std::uint64_t attempts = 0;            // the driver's counter
   std::optional<Commit> pending_commit;  // the driver's Commit that is not answered yet
-  std::uint64_t pending_update = 0;      // its update
+  std::uint64_t pending_update = 0;      // its update, or that of the last one: older ones are never obeyed again
+  bool torn = false;                     // the driver's: some ranks may have exchanged and others not
   std::uint64_t paused_attempt = 0;      // the attempt that this rank's clients are paused for; 0: none
+  std::uint64_t resumed_attempt = 0;     // the newest attempt that is over for this rank
+  std::uint64_t over_update = 0;         // the newest update that has written here: a repeat of it writes no more
 };
 
 // Long work that the loop does beside the state machine; each is answered by one *Done event, also when it fails.

@@ -44,6 +44,7 @@ void CoordinatorState::apply(const JournalRecord& record) {
                    ModelState& model = models[r.model];
                    model.versions_reserved = std::max(model.versions_reserved, r.versions_to.value());
                    model.updates_reserved = std::max(model.updates_reserved, r.updates_to.value());
+                   model.adopted_epoch = std::max(model.adopted_epoch, r.epoch);
                  },
                  [&](const Evicted& r) { models[r.model].evicted.insert_or_assign(r.member, r.boot); },
              },

@@ -29,6 +29,7 @@ struct ModelState {
   std::optional<Decided> open;                    // decided, not ended
   std::deque<UpdateStatus> recent;                // newest first
   std::map<model::MemberId, model::BootId> evicted;
+  std::uint64_t adopted_epoch = 0;  // members of another journal with older epochs were taken over
 };
 
 struct CoordinatorState {

@@ -2,12 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace weightbus::protocol {
 namespace {
 constexpr base::Duration kResendInterval = base::Millis(100);
 }
 
-bool DriverFsm::mine(const model::MemberId& rank, std::uint64_t attempt) const {
+// Whether an answer belongs to the attempt that runs. A rank that is ahead was told so by this driver before it lost its
+// state: it counts on from there.
+bool DriverFsm::mine(Now now, const model::MemberId& rank, std::uint64_t attempt) {
+  if (attempt > context_.state.attempts) {
+    context_.state.attempts = attempt;
+    context_.save();
+    if (stage_ != Stage::kIdle) begin(now);
+    return false;
+  }
   if (stage_ == Stage::kIdle || attempt != context_.state.attempts) return false;
   for (const auto& entry : context_.state.pending_commit->ranks) {
     if (entry.rank == rank) return true;
@@ -20,19 +30,26 @@ void DriverFsm::start(Now now) {
 }
 
 void DriverFsm::commit(Now now, model::UpdateId update, const Commit& request) {
-  if (context_.state.pending_commit) {
-    if (update.value() < context_.state.pending_update) return context_.stale("Commit of an older update");
-    if (update.value() == context_.state.pending_update) {
-      if (failure_reported_ && last_answer_) context_.answer(update, *last_answer_);
-      return;
-    }
-  } else if (last_update_) {
-    if (update < *last_update_) return context_.stale("Commit of an older update");
-    if (update == *last_update_ && last_answer_) return context_.answer(update, *last_answer_);
+  AgentState& state = context_.state;
+  if (update.value() < std::max(state.pending_update, floor_)) return context_.stale("Commit of an older update");
+  if (request.ranks.empty() || request.ranks.front().rank != context_.self.id) return context_.stale("Commit for another driver");
+  if (update.value() == state.pending_update) {
+    const bool known = last_answer_ && last_update_ == update;
+    if (state.pending_commit && !failure_reported_) return;
+    if (known) return context_.answer(update, *last_answer_);
+    if (state.pending_commit) return;
+    // Answered before a restart that forgot the answer: doing it again changes nothing.
   }
-  context_.state.pending_commit = request;
-  context_.state.pending_update = update.value();
+  state.pending_commit = request;
+  state.pending_update = update.value();
   begin(now);
+}
+
+void DriverFsm::give_up_older(Now now, model::UpdateId newer) {
+  floor_ = std::max(floor_, newer.value());
+  if (stage_ != Stage::kPausing || context_.state.torn || context_.state.pending_update >= newer.value()) return;
+  error_ = base::Error{base::ErrorCode::kAborted, "a newer update began"};
+  enter(now, Stage::kResuming);
 }
 
 void DriverFsm::begin(Now now) {
@@ -65,31 +82,43 @@ void DriverFsm::send_to_waiting() {
 }
 
 void DriverFsm::paused(Now now, const model::MemberId& rank, const RankPaused& message) {
-  if (stage_ == Stage::kIdle) return context_.send(rank, std::nullopt, RankResume{message.attempt});
-  if (!mine(rank, message.attempt) || stage_ != Stage::kPausing) return;
+  if (!mine(now, rank, message.attempt)) {
+    if (stage_ == Stage::kIdle) context_.send(rank, std::nullopt, RankResume{message.attempt});
+    return;
+  }
+  if (stage_ != Stage::kPausing) return;
   answered_.insert(rank);
-  if (answered_.size() == context_.state.pending_commit->ranks.size()) enter(now, Stage::kExchanging);
+  if (answered_.size() != context_.state.pending_commit->ranks.size()) return;
+  context_.state.torn = true;  // before the first rank is told: from here on a restart must not resume a mixed engine
+  context_.save();
+  enter(now, Stage::kExchanging);
 }
 
 void DriverFsm::exchanged(Now now, const model::MemberId& rank, const RankExchanged& message) {
-  if (!mine(rank, message.attempt) || stage_ != Stage::kExchanging) return;
+  if (!mine(now, rank, message.attempt) || stage_ != Stage::kExchanging) return;
   answered_.insert(rank);
-  if (answered_.size() == context_.state.pending_commit->ranks.size()) enter(now, Stage::kResuming);
+  if (answered_.size() != context_.state.pending_commit->ranks.size()) return;
+  context_.state.torn = false;
+  context_.save();
+  enter(now, Stage::kResuming);
 }
 
 void DriverFsm::resumed(Now now, const model::MemberId& rank, const RankResumed& message) {
-  if (!mine(rank, message.attempt) || stage_ != Stage::kResuming) return;
+  if (!mine(now, rank, message.attempt) || stage_ != Stage::kResuming) return;
   answered_.insert(rank);
   if (answered_.size() == context_.state.pending_commit->ranks.size()) finish(now);
 }
 
 void DriverFsm::failed(Now now, const model::MemberId& rank, const RankFailed& message) {
-  if (!mine(rank, message.attempt)) return;
+  if (!mine(now, rank, message.attempt)) {
+    if (stage_ == Stage::kIdle) context_.send(rank, std::nullopt, RankResume{message.attempt});
+    return;
+  }
   const base::Error error = message.error.with(rank.value());
-  if (stage_ == Stage::kPausing) {
+  if (stage_ == Stage::kPausing && !context_.state.torn) {
     error_ = error;
     enter(now, Stage::kResuming);
-  } else if (stage_ == Stage::kExchanging) {
+  } else if (stage_ != Stage::kResuming) {
     report_failure(error);  // stays paused: see the top of driver_fsm.h
   }
 }
@@ -118,7 +147,7 @@ void DriverFsm::finish(Now now) {
 
 void DriverFsm::tick(Now now) {
   if (stage_ == Stage::kIdle) return;
-  if (now.mono >= deadline_ && stage_ == Stage::kPausing) {
+  if (now.mono >= deadline_ && stage_ == Stage::kPausing && !context_.state.torn) {
     std::string waiting;
     for (const auto& entry : context_.state.pending_commit->ranks) {
       if (!answered_.contains(entry.rank)) waiting += (waiting.empty() ? "" : ", ") + entry.rank.value();

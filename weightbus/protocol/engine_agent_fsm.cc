@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "weightbus/protocol/dispatch.h"
 
 namespace weightbus::protocol {
@@ -22,9 +24,29 @@ bool EngineAgentFsm::is_rank_of_engine(const model::MemberId& member) const {
   return false;
 }
 
+bool EngineAgentFsm::is_driver(const model::MemberId& member) const {
+  if (member == context_.self.id) return context_.self.is_driver();
+  for (const auto& rank : link_.engine()) {
+    if (rank.id == member) return rank.is_driver();
+  }
+  return false;
+}
+
+std::vector<Half> EngineAgentFsm::reported_halves() const {
+  auto halves = sink_.halves();
+  if (!halves.empty() && rank_.paused()) halves[0].verified = false;
+  return halves;
+}
+
 void EngineAgentFsm::step(Now now, const Envelope& message) {
   if (message.from == kCoordinator) {
-    if (link_.admit(now, message)) from_coordinator(now, message);
+    const bool admitted = link_.admit(now, message);
+    if (link_.take_new_journal()) {
+      source_.forget();
+      sink_.forget();
+      driver_.forget();
+    }
+    if (admitted) from_coordinator(now, message);
   } else if (is_rank_of_engine(message.from)) {
     from_rank(now, message);
   } else {
@@ -40,12 +62,22 @@ void EngineAgentFsm::from_coordinator(Now now, const Envelope& message) {
   if (!message.update) return context_.stale(std::string("an unexpected ") + body_name(message.body));
   const model::UpdateId update = *message.update;
   std::visit(Overloaded{
-                 [&](const OpenSource& body) { source_.open(update, body); },
+                 [&](const OpenSource& body) {
+                   // A snapshot that is just being retired is none. The request is repeated.
+                   const auto* snapshot = std::get_if<SnapshotSource>(&body.source);
+                   const bool going = snapshot && retaining_ &&
+                                      std::find(retaining_->keep.begin(), retaining_->keep.end(), snapshot->version) ==
+                                          retaining_->keep.end();
+                   if (!going) source_.open(update, body);
+                 },
                  [&](const PrepareSource& body) { source_.prepare(update, body); },
                  [&](const SourcePartMessage& body) { source_.part(update, body); },
                  [&](const StageSource&) { source_.stage(update); },
                  [&](const Release&) { source_.release(update); },
-                 [&](const OpenSink& body) { sink_.open(update, body); },
+                 [&](const OpenSink& body) {
+                   driver_.give_up_older(now, update);
+                   sink_.open(update, body);
+                 },
                  [&](const PrepareSink& body) { sink_.prepare(update, body); },
                  [&](const SinkPartMessage& body) { sink_.part(update, body); },
                  [&](const StageSink& body) { sink_.stage(update, body); },
@@ -61,6 +93,9 @@ void EngineAgentFsm::from_coordinator(Now now, const Envelope& message) {
 }
 
 void EngineAgentFsm::from_rank(Now now, const Envelope& message) {
+  const bool asks = std::holds_alternative<RankPause>(message.body) || std::holds_alternative<RankExchange>(message.body) ||
+                    std::holds_alternative<RankResume>(message.body);
+  if (asks && !is_driver(message.from)) return context_.stale(message.from.value() + " is not the driver of this engine");
   std::visit(Overloaded{
                  [&](const RankPause& body) { rank_.pause(message.from, body); },
                  [&](const RankExchange& body) { rank_.exchange(message.from, body); },
@@ -134,6 +169,7 @@ void EngineAgentFsm::retain(const Retain& request) {
   }
   const auto halves = sink_.halves();
   DoRetain action{request.keep, std::nullopt, sink_.live()};
+  if (const auto reading = source_.snapshot()) action.keep.push_back(*reading);
   const bool is_live = !halves.empty() && halves[0].tag && request.capture == halves[0].tag->version;
   bool held = false;
   for (const auto& version : held_) held |= request.capture == version.version;
@@ -172,11 +208,11 @@ void EngineAgentFsm::tick(Now now) {
   if (link_.hello_due(now)) {
     auto running = sink_.running() ? sink_.running() : source_.running();
     Hello hello{context_.self, context_.boot, kProtocolRevision, software_, context_.state.known_epoch,
-                context_.state.highest_version, sink_.halves(), running, held_, sink_.manifest()};
+                context_.state.highest_version, reported_halves(), running, held_, sink_.manifest()};
     context_.answer(std::nullopt, std::move(hello));
   }
   if (link_.heartbeat_due(now)) {
-    context_.answer(std::nullopt, Heartbeat{context_.boot, bytes_done_, readers_, sink_.halves()});
+    context_.answer(std::nullopt, Heartbeat{context_.boot, bytes_done_, readers_, reported_halves()});
   }
 }
 

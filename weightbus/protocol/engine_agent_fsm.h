@@ -35,6 +35,9 @@ class EngineAgentFsm {
   // Ready: a whole version is live, the coordinator has lifted the quarantine and is not silent for too long.
   Readiness readiness(Now now) const;
   std::vector<Half> halves() const { return sink_.halves(); }
+  // The same as the coordinator is told: while the rank is paused its live half does not count as verified, since the
+  // exchange may not have been made yet.
+  std::vector<Half> reported_halves() const;
   bool quarantined() const { return link_.quarantined(); }
   const std::vector<model::Member>& engine() const { return link_.engine(); }
   const AgentState& state() const { return context_.state; }
@@ -43,6 +46,7 @@ class EngineAgentFsm {
   void from_coordinator(Now now, const Envelope& message);
   void from_rank(Now now, const Envelope& message);
   bool is_rank_of_engine(const model::MemberId& member) const;
+  bool is_driver(const model::MemberId& member) const;
   void deliver_to_self(Now now);
   void retain(const Retain& request);
   void digest_live();

@@ -63,7 +63,7 @@ void ModelFsm::pin(const Envelope& message, const PinRequest& body) {
                                                                               body.version.value())}});
   }
   output_.persist.push_back(Pinned{name_, body.version, body.pinned});
-  reply(message, Done{});
+  unpersisted_.push_back(message);
 }
 
 void ModelFsm::evict(Now now, const Envelope& message, const EvictRequest& body) {
@@ -76,7 +76,7 @@ void ModelFsm::evict(Now now, const Envelope& message, const EvictRequest& body)
   send(body.member, std::nullopt, Rejected{{base::ErrorCode::kPermissionDenied, "evicted by " + message.from.value()}});
   if (it->second.connected) lost(now, body.member, "evicted by " + message.from.value());
   members_.erase(body.member);
-  reply(message, Done{});
+  unpersisted_.push_back(message);
 }
 
 // ---------------------------------------------------------------- verify

@@ -60,6 +60,11 @@ void ModelFsm::step(Now now, const Envelope& message) {
     }
     return verify_tick(now);
   }
+  if (const auto orphan = orphans_.find(message.from);
+      orphan != orphans_.end() && orphan->second == message.update && std::holds_alternative<Aborted>(message.body)) {
+    orphans_.erase(orphan);
+    return;
+  }
   if (std::holds_alternative<Released>(message.body)) {
     const auto released = releasing_.find(message.from);
     if (released != releasing_.end() && released->second == message.update) releasing_.erase(released);
@@ -113,7 +118,14 @@ void ModelFsm::persisted(Now now, const JournalRecord& record, const base::Statu
       event(fmt::format("version {} decided by update {}", decided->target.value(), decided->update.value()));
     }
     end_run(now);
-  } else if (!status) {
+    return;
+  }
+  if (std::holds_alternative<Pinned>(record) || std::holds_alternative<Evicted>(record)) {
+    WB_ASSERT(!unpersisted_.empty(), "every pin and eviction waits for its record");
+    reply(unpersisted_.front(), status ? Body{Done{}} : Body{ErrorReply{status.error()}});
+    unpersisted_.pop_front();
+  }
+  if (!status) {
     event("journal: " + status.error().message);
     asked_versions_ = state_.versions_reserved;  // ask again when the next number is needed
     asked_updates_ = state_.updates_reserved;

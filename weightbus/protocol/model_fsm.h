@@ -111,6 +111,8 @@ class ModelFsm final : private RunContext {
   void end_run(Now now);
   void note_exchanged(const UpdateRun& run, const std::string& engine);
   void release_sources(Now now);
+  void end_orphan(const model::MemberId& id, model::UpdateId update);
+  bool was_decided(model::UpdateId update) const;
   base::Result<model::UpdateId> next_update();
   base::Result<model::WeightVersion> next_version();
   void reserve_numbers();
@@ -148,6 +150,10 @@ class ModelFsm final : private RunContext {
   std::unique_ptr<UpdateRun> run_;
   std::deque<Queued> queue_;
   std::map<model::MemberId, model::UpdateId> releasing_;  // sources whose Released is awaited
+  std::map<model::MemberId, model::UpdateId> orphans_;    // members in an update that a former start of ours gave up
+  std::set<model::MemberId> returned_;                    // members that joined since the update began
+  std::optional<base::Instant> unavailable_since_;        // nobody has held the committed version since
+  std::deque<Envelope> unpersisted_;                      // pins and evictions, to be answered once they are durable
   base::Instant release_resend_{};
   std::vector<Verify> verifies_;
   std::deque<std::pair<std::pair<model::MemberId, std::uint64_t>, Body>> replies_;  // of requests that change something

@@ -38,7 +38,8 @@ std::optional<base::Error> ModelFsm::refuse(const model::MemberId& from, const H
 void ModelFsm::hello(Now now, const Envelope& message, const Hello& body) {
   const model::MemberId& id = message.from;
   if (const auto error = refuse(id, body)) return send(id, std::nullopt, Rejected{*error});
-  const bool foreign = body.known_epoch.journal != base::Hash128{} && body.known_epoch.journal != epoch_.journal;
+  const bool adopted = body.known_epoch.number < state_.adopted_epoch && body.highest_version <= state_.versions_reserved;
+  const bool foreign = body.known_epoch.journal != base::Hash128{} && body.known_epoch.journal != epoch_.journal && !adopted;
   if (foreign) {
     if (!foreign_.contains(id)) event(fmt::format("{} belongs to another journal: adopt to take it over", id.value()));
     std::uint64_t updates = body.running ? body.running->value() : 0;
@@ -68,10 +69,27 @@ void ModelFsm::hello(Now now, const Envelope& message, const Hello& body) {
     member.layout = {};
   }
   if (is_new) {
+    returned_.insert(id);
     event(fmt::format("{} joined ({})", id.value(), body.software));
     if (body.member.role == model::Role::kEngineAgent && state_.committed) quarantine(body.member.engine, "joined");
   }
   welcome(id);
+  if (body.running) end_orphan(id, *body.running);
+}
+
+bool ModelFsm::was_decided(model::UpdateId update) const {
+  return std::any_of(state_.versions.begin(), state_.versions.end(),
+                     [&](const auto& version) { return version.second.updates.contains(update.value()); });
+}
+
+// A member is in an update that is not the running one: it was given up by a restart of ours, or decided.
+void ModelFsm::end_orphan(const model::MemberId& id, model::UpdateId update) {
+  if (was_decided(update)) {
+    releasing_.insert_or_assign(id, update);
+  } else if (!run_ || run_->spec().id != update) {
+    orphans_.insert_or_assign(id, update);
+  }
+  release_resend_ = {};
 }
 
 void ModelFsm::welcome(const model::MemberId& id) {
@@ -80,7 +98,8 @@ void ModelFsm::welcome(const model::MemberId& id) {
   if (member.info.role == model::Role::kEngineAgent) {
     welcome.quarantined = engines_[member.info.engine].quarantined;
     for (const auto& [other, state] : members_) {
-      if (state.connected && state.info.role == model::Role::kEngineAgent && state.info.engine == member.info.engine) {
+      // Also those that are silent here: its driver may hear them.
+      if (state.info.role == model::Role::kEngineAgent && state.info.engine == member.info.engine) {
         welcome.engine.push_back(state.info);
       }
     }
@@ -102,6 +121,7 @@ void ModelFsm::lost(Now now, const model::MemberId& id, const std::string& why) 
   member.connected = false;
   member.retain_sent.reset();
   releasing_.erase(id);
+  orphans_.erase(id);
   event(fmt::format("{} was lost: {}", id.value(), why));
   if (member.info.role == model::Role::kEngineAgent && state_.committed) {
     quarantine(member.info.engine, fmt::format("{} was lost: {}", id.value(), why));
@@ -138,7 +158,8 @@ void ModelFsm::lift_quarantines(Now) {
     const auto ranks = complete(name);
     if (!engine.quarantined || !ranks) continue;
     const bool current = std::all_of(ranks->begin(), ranks->end(), [&](const model::MemberId& id) {
-      return serves(members_.at(id), *state_.committed, 0);
+      const MemberState& member = members_.at(id);
+      return serves(member, *state_.committed, 0) && member.halves[0].verified;  // not while it is paused
     });
     if (!current) continue;
     engine = EngineState{};

@@ -62,6 +62,8 @@ std::vector<std::pair<model::MemberId, SourceSpec>> ModelFsm::holders(model::Wei
     }
     const auto in_snapshots = [&](const model::MemberId& id) {
       const auto& held = members_.at(id).held;
+      const auto& retain = members_.at(id).retain_sent;  // it may be dropping the snapshot at this moment
+      if (retain && std::find(retain->keep.begin(), retain->keep.end(), version) == retain->keep.end()) return false;
       return std::any_of(held.begin(), held.end(), [&](const HeldVersion& h) { return h.version == version; });
     };
     if (all(in_snapshots)) {

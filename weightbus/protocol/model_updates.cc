@@ -207,6 +207,7 @@ base::Result<UpdateSpec> ModelFsm::restore_spec(UpdateKind kind, model::UpdateId
 
 void ModelFsm::launch(Now now, UpdateSpec spec) {
   WB_ASSERT(!run_, "one update at a time");
+  returned_.clear();
   event(fmt::format("update {} began: {} to version {} from {}", spec.id.value(), update_kind_name(spec.kind),
                     spec.target.value(), spec.source_text));
   RunContext& context = *this;
@@ -228,11 +229,16 @@ void ModelFsm::catch_up(Now now) {
   auto target = *state_.committed;
   auto kind = UpdateKind::kCatchUp;
   auto spec = restore_spec(kind, model::UpdateId{0}, target, behind);
-  if (!spec) {
-    const auto newest = newest_available();
+  if (spec) {
+    unavailable_since_.reset();
+  } else {
     for (const auto& name : behind) engines_[name].retry_at = now.mono + kCatchUpRetryMin;
-    // Any engine that still serves the committed version holds it; so nobody does, and it is lost.
+    // Nobody here holds it. Whoever does may only be restarting.
+    if (!unavailable_since_) unavailable_since_ = now.mono;
+    if (now.mono - *unavailable_since_ < options_.unavailable_grace) return;
+    const auto newest = newest_available();
     if (!newest || *newest == target) return;
+    unavailable_since_.reset();
     event(fmt::format("version {} is unavailable: nobody holds it any more; going to version {}, the newest that is",
                       target.value(), newest->value()));
     target = *newest;
@@ -253,13 +259,18 @@ void ModelFsm::end_run(Now now) {
   if (!run_ || !run_->ended()) return;
   const std::unique_ptr<UpdateRun> run = std::move(run_);
   UpdateStatus status = run->status(now);
-  for (const auto& name : run->committed_engines()) {
-    engines_[name] = EngineState{};
-    note_exchanged(*run, name);
-  }
+  const auto committed = run->committed_engines();
+  for (const auto& name : committed) note_exchanged(*run, name);
   for (const auto& [name, error] : run->failed_engines()) {
     if (state_.committed) quarantine(name, error.message);
   }
+  if (run->decided()) unavailable_since_.reset();
+  if (run->decided() && run->spec().kind != UpdateKind::kCatchUp) {
+    for (const auto& [name, engine] : engines_) {
+      if (std::find(committed.begin(), committed.end(), name) == committed.end()) quarantine(name, "it took no part in the last update");
+    }
+  }
+  lift_quarantines(now);  // of those that took part and are still there
   if (run->spec().kind == UpdateKind::kCatchUp && status.phase != Phase::kCommitted) {
     for (const auto& engine : run->spec().engines) {
       EngineState& state = engines_[engine.name];
@@ -277,15 +288,22 @@ void ModelFsm::end_run(Now now) {
 void ModelFsm::note_exchanged(const UpdateRun& run, const std::string& engine) {
   for (const auto& [id, tag] : run.tags(engine)) {
     const auto it = members_.find(id);
-    if (it == members_.end() || it->second.halves.size() != 2 || it->second.halves[0].tag == tag) continue;
+    if (it == members_.end() || it->second.halves.size() != 2 || returned_.contains(id)) continue;
+    if (it->second.halves[0].tag == tag) {
+      it->second.halves[0].verified = true;
+      continue;
+    }
     it->second.halves[1] = it->second.halves[0];
     it->second.halves[0] = Half{tag, true};
   }
 }
 
 void ModelFsm::release_sources(Now now) {
-  if (releasing_.empty() || now.mono < release_resend_) return;
+  if ((releasing_.empty() && orphans_.empty()) || now.mono < release_resend_) return;
   release_resend_ = now.mono + options_.resend_interval;
+  for (const auto& [id, update] : orphans_) {
+    send(id, update, Abort{{base::ErrorCode::kAborted, "the coordinator was restarted before this update was decided"}});
+  }
   for (const auto& [id, update] : releasing_) send(id, update, Release{});
 }
 

@@ -14,6 +14,7 @@ void RankRole::fail(base::Error error) {
 }
 
 void RankRole::start() {
+  resumed_attempt_ = context_.state.resumed_attempt;
   if (context_.state.paused_attempt == 0) return;
   attempt_ = context_.state.paused_attempt;
   begin_pause(kLatePauseDeadlineMs);
@@ -21,13 +22,23 @@ void RankRole::start() {
 
 void RankRole::begin_pause(std::uint32_t deadline_ms) {
   stage_ = Stage::kPausing;
+  all_paused_ = false;
+  failed_.reset();
   context_.state.paused_attempt = attempt_;
   context_.save();  // before any client stops: a restart must not let it go on alone
   context_.perform(DoPause{attempt_, deadline_ms});
 }
 
+// What an older attempt asks for changes nothing. A driver that lost its counter learns how far it had counted.
+bool RankRole::is_over(const model::MemberId& driver, std::uint64_t attempt, const char* what) {
+  if (attempt >= attempt_ && attempt > resumed_attempt_) return false;
+  context_.stale(fmt::format("{} of attempt {}, now at {}", what, attempt, attempt_));
+  if (attempt <= resumed_attempt_) context_.send(driver, std::nullopt, RankResumed{resumed_attempt_});
+  return true;
+}
+
 void RankRole::pause(const model::MemberId& driver, const RankPause& request) {
-  if (request.attempt < attempt_ || request.attempt <= resumed_attempt_) return context_.stale("RankPause of an older attempt");
+  if (is_over(driver, request.attempt, "RankPause")) return;
   if (request.attempt > attempt_) {
     failed_.reset();
     wanted_.reset();
@@ -35,9 +46,8 @@ void RankRole::pause(const model::MemberId& driver, const RankPause& request) {
   driver_ = driver;
   attempt_ = request.attempt;
   deadline_ms_ = request.deadline_ms;
-  if (failed_) return answer(RankFailed{attempt_, *failed_});
-  if (stage_ == Stage::kPaused) return answer(RankPaused{attempt_});
-  if (stage_ != Stage::kRunning) return;  // the Done event answers, with the newest attempt
+  if (stage_ == Stage::kPaused && all_paused_) return answer(RankPaused{attempt_});
+  if (stage_ != Stage::kRunning && stage_ != Stage::kPaused) return;  // the Done event answers, with the newest attempt
   begin_pause(deadline_ms_);
 }
 
@@ -45,23 +55,19 @@ void RankRole::done(const PauseDone& event) {
   if (stage_ != Stage::kPausing) return;
   stage_ = Stage::kPaused;  // also after a failure: some clients may have stopped, and RankResume lets them go on
   if (!event.result) return fail(event.result.error());
+  all_paused_ = true;
   if (wanted_) return do_exchange();
   answer(RankPaused{attempt_});
 }
 
 void RankRole::exchange(const model::MemberId& driver, const RankExchange& request) {
-  if (request.attempt < attempt_ || request.attempt <= resumed_attempt_) return context_.stale("RankExchange of an older attempt");
-  if (request.attempt > attempt_) failed_.reset();
+  if (is_over(driver, request.attempt, "RankExchange")) return;
   driver_ = driver;
   attempt_ = request.attempt;
   wanted_ = request.tag;
-  if (failed_) return answer(RankFailed{attempt_, *failed_});
-  if (stage_ == Stage::kRunning) {
-    // This process was restarted after it had paused. All other ranks are paused; so must this one be.
-    begin_pause(kLatePauseDeadlineMs);
-  } else if (stage_ == Stage::kPaused) {
-    do_exchange();
-  }
+  if (stage_ == Stage::kPaused && all_paused_) return do_exchange();  // once more, if it failed before
+  // This process was restarted after it had paused. All other ranks are paused; so must this one be.
+  if (stage_ == Stage::kRunning || stage_ == Stage::kPaused) begin_pause(kLatePauseDeadlineMs);
 }
 
 void RankRole::do_exchange() {
@@ -79,6 +85,8 @@ void RankRole::done(const ExchangeDone& event) {
   if (stage_ != Stage::kExchanging) return;
   stage_ = Stage::kPaused;
   if (!event.result) return fail(event.result.error());
+  if (event.attempt != attempt_) return;  // a newer attempt asks for its own half
+  failed_.reset();
   sink_.committed(*wanted_);
   answer(RankExchanged{attempt_});
 }
@@ -101,6 +109,7 @@ void RankRole::done(const ResumeDone& event) {
   stage_ = Stage::kRunning;
   resumed_attempt_ = std::max(resumed_attempt_, event.attempt);
   context_.state.paused_attempt = 0;
+  context_.state.resumed_attempt = resumed_attempt_;
   context_.save();
   wanted_.reset();
   failed_.reset();
@@ -110,7 +119,8 @@ void RankRole::done(const ResumeDone& event) {
 void RankRole::tick(Now now) {
   if (stage_ != Stage::kPaused || now.mono < next_repeat_) return;
   next_repeat_ = now.mono + kRepeatInterval;
-  if (!failed_) answer(RankPaused{attempt_});
+  if (failed_) return answer(RankFailed{attempt_, *failed_});
+  answer(RankPaused{attempt_});
 }
 
 }  // namespace weightbus::protocol

@@ -25,6 +25,8 @@ class RankRole {
   void done(const PauseDone& event);
   void done(const ExchangeDone& event);
   void done(const ResumeDone& event);
+  // Whether the clients may be stopped, so that what is recorded as live may not be computed with yet.
+  bool paused() const { return stage_ != Stage::kRunning; }
   // Repeats RankPaused while paused, so that a driver that forgot the attempt lets the rank go on.
   void tick(Now now);
 
@@ -34,6 +36,7 @@ class RankRole {
   void answer(Body body) {
     if (driver_) context_.send(*driver_, std::nullopt, std::move(body));
   }
+  bool is_over(const model::MemberId& driver, std::uint64_t attempt, const char* what);
   void begin_pause(std::uint32_t deadline_ms);
   void fail(base::Error error);
   void do_exchange();
@@ -46,6 +49,7 @@ class RankRole {
   std::optional<model::MemberId> driver_;
   std::optional<Tag> wanted_;          // exchange as soon as paused
   std::optional<base::Error> failed_;
+  bool all_paused_ = false;            // every client has stopped
   base::Instant next_repeat_{};
   std::uint32_t deadline_ms_ = 0;
 };

@@ -9,7 +9,9 @@ ShardAgentFsm::ShardAgentFsm(model::Member self, model::BootId boot, std::string
 
 void ShardAgentFsm::step(Now now, const Envelope& message) {
   if (message.from != kCoordinator) return context_.stale("a message that is not from the coordinator");
-  if (!link_.admit(now, message)) return;
+  const bool admitted = link_.admit(now, message);
+  if (link_.take_new_journal()) source_.forget();
+  if (!admitted) return;
   if (!message.update) return context_.stale(std::string("an unexpected ") + body_name(message.body));
   const model::UpdateId update = *message.update;
   std::visit(Overloaded{

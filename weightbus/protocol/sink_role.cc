@@ -10,6 +10,20 @@ SinkRole::SinkRole(AgentContext& context, std::optional<model::SinkManifest> man
     : context_(context), manifest_(std::move(manifest)) {
   WB_ASSERT(context_.state.has_arena == manifest_.has_value(), "an arena and its manifest come together");
   if (manifest_) layout_ = model::layout_hash(*manifest_);
+  over_ = context_.state.over_update;
+}
+
+void SinkRole::forget() {
+  if (session_) {
+    const bool busy = session_->stage == Stage::kJoining || session_->stage == Stage::kPulling || session_->stage == Stage::kLeaving;
+    if (busy) {
+      leave();
+    } else {
+      drop_session(true);
+    }
+  }
+  over_ = 0;
+  open_asked_by_.reset();
 }
 
 std::vector<Half> SinkRole::halves() const {
@@ -53,6 +67,10 @@ void SinkRole::answer_opened(model::UpdateId update) {
 
 void SinkRole::open(model::UpdateId update, const OpenSink& request) {
   if (update.value() <= over_) return context_.stale("OpenSink of an update that is over");
+  supersede(update);
+  if (!manifest_ && request.tensors.empty()) {
+    return context_.answer(update, Failed{SessionRole::kSink, {base::ErrorCode::kNotFound, "this rank has no arena any more"}});
+  }
   if (manifest_) return answer_opened(update);
   open_asked_by_ = update;
   if (opening_) return;
@@ -73,7 +91,7 @@ void SinkRole::done(const SinkOpenDone& event) {
   context_.state.halves[0] = Half{};
   context_.state.halves[1] = Half{};
   context_.save();
-  if (open_asked_by_) answer_opened(*open_asked_by_);
+  if (open_asked_by_ && open_asked_by_->value() > over_) answer_opened(*open_asked_by_);
 }
 
 // ---------------------------------------------------------------- preparing
@@ -97,10 +115,8 @@ void SinkRole::fail(base::Error error) {
 
 void SinkRole::prepare(model::UpdateId update, const PrepareSink& request) {
   if (update.value() <= over_) return context_.stale("PrepareSink of an update that is over");
-  if (session_ && session_->update != update) {
-    if (session_->update < update) begin_end(session_->update);  // given up by a coordinator that restarted
-    return;
-  }
+  supersede(update);
+  if (session_ && session_->update != update) return;  // drains first; the request is repeated
   if (!session_) {
     session_ = Session{update, request};
     if (!manifest_) return fail({base::ErrorCode::kConflict, "no arena: OpenSink comes before PrepareSink"});
@@ -139,7 +155,7 @@ void SinkRole::join() {
 
 void SinkRole::done(const SinkJoinDone& event) {
   if (!session_ || session_->update != event.update) return;
-  if (session_->stage == Stage::kLeaving) return drop_session();
+  if (session_->stage == Stage::kLeaving) return drop_session(false);
   if (session_->stage != Stage::kJoining) return;
   if (!event.channels) {
     session_->stage = Stage::kPrepared;  // nothing runs any more
@@ -177,14 +193,16 @@ void SinkRole::end_lease(std::uint32_t half) {
 
 void SinkRole::start_pull() {
   session_->stage = Stage::kPulling;
-  context_.state.halves[shadow()] = Half{};
+  session_->half = shadow();
+  context_.state.halves[session_->half] = Half{};
+  context_.state.over_update = std::max(context_.state.over_update, session_->update.value());
   context_.save();  // before the first byte: a restart must find the half untagged
-  context_.perform(DoPull{session_->update, session_->part, shadow(), session_->deadline_ms});
+  context_.perform(DoPull{session_->update, session_->part, session_->half, session_->deadline_ms});
 }
 
 void SinkRole::done(const SinkPullDone& event) {
   if (!session_ || session_->update != event.update) return;
-  if (session_->stage == Stage::kLeaving) return drop_session();
+  if (session_->stage == Stage::kLeaving) return drop_session(false);
   if (session_->stage != Stage::kPulling) return;
   if (!event.result) {
     session_->stage = Stage::kStaged;  // drained; `failed` keeps it from being committed
@@ -192,25 +210,40 @@ void SinkRole::done(const SinkPullDone& event) {
   }
   session_->stage = Stage::kStaged;
   session_->result = *event.result;
-  context_.state.halves[shadow()] = Half{session_->wanted.tag, false};
+  WB_ASSERT(session_->half == shadow(), "a half without a tag is never exchanged in, so this is still the shadow");
+  context_.state.halves[session_->half] = Half{session_->wanted.tag, false};
   context_.save();
   context_.answer(event.update, Staged{session_->wanted.tag, session_->result->slots, session_->result->times});
 }
 
 // ---------------------------------------------------------------- ending
 
+// An update is asked for: older ones are over, whatever became of them. Their tags stay, since one may have been decided.
+void SinkRole::supersede(model::UpdateId update) {
+  if (update.value() > 0) over_ = std::max(over_, update.value() - 1);
+  if (!session_ || session_->update >= update || session_->stage == Stage::kLeaving) return;
+  const bool busy = session_->stage == Stage::kJoining || session_->stage == Stage::kPulling;
+  if (busy) return leave();
+  drop_session(false);
+}
+
 void SinkRole::begin_end(model::UpdateId update) {
   over_ = std::max(over_, update.value());
   if (!active(update) || session_->stage == Stage::kLeaving) return;
   const bool busy = session_->stage == Stage::kJoining || session_->stage == Stage::kPulling;
-  if (!busy) return drop_session();
+  if (busy) return leave();
+  drop_session(session_->update == update);
+}
+
+void SinkRole::leave() {
+  if (session_->stage == Stage::kLeaving) return;
   context_.perform(DoCancel{session_->update});
   session_->stage = Stage::kLeaving;  // until the Done event says that the last write has been made
 }
 
-void SinkRole::drop_session() {
-  Half& half = context_.state.halves[shadow()];
-  if (half.tag && half.tag->update == session_->update && !half.verified) {
+void SinkRole::drop_session(bool aborted) {
+  Half& half = context_.state.halves[session_->half];
+  if (aborted && half.tag && half.tag->update == session_->update && session_->half == shadow() && !half.verified) {
     half = Half{};
     context_.save();
   }

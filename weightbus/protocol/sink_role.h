@@ -22,6 +22,8 @@ class SinkRole {
   void part(model::UpdateId update, const SinkPartMessage& message);
   void stage(model::UpdateId update, const StageSink& request);
   void begin_end(model::UpdateId update);
+  // A coordinator of another journal took this agent over: its numbers have nothing to do with those seen so far.
+  void forget();
   // The half is being read (a snapshot, a digest): staging into it waits until every lease has ended.
   void lease(std::uint32_t half) { ++leases_[half]; }
   void end_lease(std::uint32_t half);
@@ -52,6 +54,7 @@ class SinkRole {
     std::shared_ptr<const plan::SinkPart> part;
     std::vector<std::string> channels;
     std::uint32_t deadline_ms = 0;
+    std::uint32_t half = 0;  // that is filled, once it is
     std::optional<PullResult> result;
     std::optional<base::Error> failed;
   };
@@ -61,7 +64,9 @@ class SinkRole {
   void fail(base::Error error);
   void join();
   void start_pull();
-  void drop_session();
+  void supersede(model::UpdateId update);
+  void leave();
+  void drop_session(bool aborted);
   void answer_opened(model::UpdateId update);
 
   AgentContext& context_;

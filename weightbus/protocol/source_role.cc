@@ -33,7 +33,7 @@ void SourceRole::open(model::UpdateId update, const OpenSource& request) {
     if (session && session->opened) context_.answer(update, *session->opened);
     return;
   }
-  session_ = Session{update};
+  session_ = Session{update, request.source};
   context_.perform(DoOpenSource{update, request.source});
 }
 
@@ -80,7 +80,7 @@ void SourceRole::stage(model::UpdateId update) {
 
 void SourceRole::release(model::UpdateId update) {
   if (session_ && session_->update == update) return end(true);
-  if (update.value() <= over_) context_.answer(update, Released{});
+  context_.answer(update, Released{});  // nothing of it is open here (any more)
 }
 
 void SourceRole::begin_end(model::UpdateId update) {
@@ -124,6 +124,17 @@ void SourceRole::done(const SourceReleaseDone& event) {
   const bool answer = session_->answer_released;
   session_.reset();
   if (answer) context_.answer(event.update, Released{});
+}
+
+std::optional<model::WeightVersion> SourceRole::snapshot() const {
+  const auto* source = session_ ? std::get_if<SnapshotSource>(&session_->spec) : nullptr;
+  if (!source) return std::nullopt;
+  return source->version;
+}
+
+void SourceRole::forget() {
+  if (session_) end(false);
+  over_ = 0;
 }
 
 std::optional<model::UpdateId> SourceRole::running() const {

@@ -32,11 +32,16 @@ class SourceRole {
   // Whether memory of `update` (or an older one) may still be read.
   bool active(model::UpdateId update) const { return session_ && session_->update <= update; }
   std::optional<model::UpdateId> running() const;
+  // The snapshot that the open session reads: not to be retired meanwhile.
+  std::optional<model::WeightVersion> snapshot() const;
+  // See SinkRole::forget().
+  void forget();
 
  private:
   enum class Stage : std::uint8_t { kOpening, kOpen, kServing, kPrepared, kDigesting, kStaged, kReleasing };
   struct Session {
     model::UpdateId update;
+    SourceSpec spec;
     Stage stage = Stage::kOpening;
     bool answer_released = false;  // ended by Release, not by Abort
     std::optional<SourceOpened> opened;

@@ -48,9 +48,20 @@ std::unique_ptr<UpdateRun> UpdateRun::recover(RunContext& context, const Decided
 void UpdateRun::start(Now now) {
   now_ = now.mono;
   choose_modes();
-  const bool none = std::none_of(sinks_.begin(), sinks_.end(), [&](const Sink& sink) { return transfers(sink); });
-  if (none) return enter(now, Step::kDecide);
-  enter(now, Step::kOpenSources);
+  enter(now, any_transfer() ? Step::kOpenSources : Step::kOpenSinks);
+}
+
+bool UpdateRun::any_transfer() const {
+  return std::any_of(sinks_.begin(), sinks_.end(), [&](const Sink& sink) { return transfers(sink); });
+}
+
+// The sinks have said what their halves hold *now*; what was known before may be older than their last stage.
+void UpdateRun::after_opening(Now now) {
+  choose_modes();
+  if (!any_transfer()) return enter(now, Step::kDecide);
+  if (!sources_.empty()) return enter(now, Step::kPlan);
+  abort(now, {base::ErrorCode::kUnavailable,
+              fmt::format("not every rank holds version {} any more; ask again", spec_.target.value())});
 }
 
 // Which ranks need bytes: a half that holds the target already is exchanged in, or is live.
@@ -58,6 +69,8 @@ void UpdateRun::choose_modes() {
   if (spec_.kind == UpdateKind::kPush || !spec_.record) return;
   for (auto& sink : sinks_) {
     const RunMember* member = context_.member(sink.id);
+    sink.mode = Mode::kTransfer;
+    sink.tag.reset();
     if (!member) continue;
     for (std::size_t half = 0; half < member->halves.size(); ++half) {
       const auto& tag = member->halves[half].tag;
@@ -76,7 +89,12 @@ void UpdateRun::enter(Now now, Step step) {
   next_resend_ = now.mono + context_.options().resend_interval;
   switch (step) {
     case Step::kOpenSources: set_phase(now, Phase::kAnnounced); wait_for_sources(); break;
-    case Step::kOpenSinks: wait_for_sinks(); break;
+    case Step::kOpenSinks:
+      // Also those that hold the target: none is decided on by what an old heartbeat said.
+      for (const auto& sink : sinks_) {
+        if (!engines_[sink.engine].dropped) waiting_.emplace(sink.id, SessionRole::kSink);
+      }
+      break;
     case Step::kPlan: set_phase(now, Phase::kPlanned); return make_plan(now);
     case Step::kPrepare: set_phase(now, Phase::kAccepted); wait_for_sources(); wait_for_sinks(); break;
     case Step::kStage: set_phase(now, Phase::kStaging); wait_for_sources(); wait_for_sinks(); break;
@@ -117,7 +135,7 @@ void UpdateRun::wait_for_sinks() {
 void UpdateRun::advance(Now now) {
   switch (step_) {
     case Step::kOpenSources: return enter(now, Step::kOpenSinks);
-    case Step::kOpenSinks: return enter(now, Step::kPlan);
+    case Step::kOpenSinks: return after_opening(now);
     case Step::kPrepare:
       report_channels();
       // A dry run ends here: every member has reserved its memory and mapped its sources, and nothing was written.

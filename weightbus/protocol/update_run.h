@@ -30,6 +30,9 @@ struct CoordinatorOptions {
   base::Duration serve_stale{};                          // zero: no bound
   std::uint64_t bucket_bytes = plan::kDefaultBucketBytes;
   std::uint32_t retain_versions = 4;                     // snapshots kept on disk
+  // How long the committed version may be without any holder before the fleet goes back to the newest one that has one:
+  // its holders may only be restarting.
+  base::Duration unavailable_grace = base::Millis(30'000);
 };
 
 struct RunEngine {
@@ -145,6 +148,8 @@ class UpdateRun {
   void set_phase(Now now, Phase phase);
   void finish(Now now, Phase phase);
   void choose_modes();
+  void after_opening(Now now);
+  bool any_transfer() const;
   Source* find_source(const model::MemberId& id);
   Sink* find_sink(const model::MemberId& id);
   bool transfers(const Sink& sink) const { return sink.mode == Mode::kTransfer && !engines_[sink.engine].dropped; }
