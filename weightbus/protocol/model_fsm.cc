@@ -51,6 +51,7 @@ void ModelFsm::step(Now now, const Envelope& message) {
   if (const auto* body = std::get_if<Retained>(&message.body)) {
     it->second.held = body->held;
     it->second.retain_sent.reset();
+    if (!body->error) it->second.retain_resend = {};
     if (body->error) event(fmt::format("{}: snapshot failed: {}", message.from.value(), body->error->message));
     return;
   }

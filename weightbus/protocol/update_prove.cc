@@ -210,6 +210,7 @@ UpdateStatus UpdateRun::status(Now now) const {
       const bool staged = step_ > Step::kStage || sink.times.bytes > 0;
       result.bytes_done += staged && !error_ ? sink.bytes : member ? std::min(member->bytes_done, sink.bytes) : 0;
       channels.insert(sink.channels.begin(), sink.channels.end());
+      channels.erase("");  // of a source that this rank reads nothing from
     }
     result.channels = fmt::format("{}", fmt::join(channels, ","));
     result.pause_ns = engine.pause_ns;
