@@ -18,6 +18,7 @@ constexpr AddCommand kCommands[] = {
     &add_push,
     &add_rollback,
     &add_status,
+    &add_demo,
 };
 
 void add_global_options(CLI::App& app, GlobalOptions& options) {

@@ -16,5 +16,6 @@ void add_fleet(CLI::App& app, Session& session);       // evict, adopt
 void add_keys(CLI::App& app, Session& session);
 void add_doctor(CLI::App& app, Session& session);
 void add_completion(CLI::App& app, Session& session);
+void add_demo(CLI::App& app, Session& session);
 
 }  // namespace weightbus::cli
