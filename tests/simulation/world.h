@@ -51,7 +51,8 @@ inline const model::ModelName kModel{"toy"};
 
 class World {
  public:
-  World(std::uint64_t seed, bool with_faults, bool trace);
+  // `trace`: how many of the last events to keep.
+  World(std::uint64_t seed, bool with_faults, std::size_t trace);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -72,7 +73,7 @@ class World {
   void send(const protocol::Envelope& envelope);
   AgentProcess* agent(const model::MemberId& id);
   EngineProcess& engine(const std::string& name) { return *engines_.at(name); }
-  bool tracing() const { return trace_; }
+  bool tracing() const { return trace_ > 0; }
   void note(std::string text);
   const std::deque<std::string>& events() const { return events_; }
 
@@ -85,7 +86,7 @@ class World {
 
   struct Counts {
     std::uint64_t updates = 0, commits = 0, rollbacks = 0, catch_ups = 0, aborts = 0, steps = 0, messages = 0, deaths = 0,
-                  corruptions = 0, fenced = 0;
+                  corruptions = 0, fenced = 0, lost = 0;
   };
   Counts counts;
 
@@ -97,9 +98,10 @@ class World {
   void disaster();
   void heal();
   bool converged(std::string& why) const;
+  bool lost_all() const;
   void check_runs();
 
-  bool trace_;
+  std::size_t trace_;
   std::uint64_t boots_ = 0;
   std::uint64_t stream_ = 0;
   std::deque<std::string> events_;
