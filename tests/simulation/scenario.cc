@@ -180,6 +180,7 @@ void World::run() {
         if (!converged(why) && !lost_all()) return false;
         if (version && content_of(*version)) return converged(why);
         if (request && !admin_->answered(*request)) return false;
+        note(fmt::format("pushing: {} answered, {} accepted, {}", request.value_or(0), version ? version->value() : 0, why));
         if (++pushes > kPushesMax) throw Violation("a push does not succeed: " + why);
         admin_->push(0, true);
         request = admin_->last_request();

@@ -19,7 +19,8 @@ void RankRole::start() {
   resumed_attempt_ = context_.state.resumed_attempt;
   if (context_.state.paused_attempt == 0) return;
   attempt_ = context_.state.paused_attempt;
-  if (context_.state.has_arena) lease(1 - sink_.live());  // the exchange that was recorded may not have been made
+  // The exchange that was recorded may not have been made. Where nothing was recorded nothing is mapped.
+  if (context_.state.has_arena && context_.state.halves[sink_.live()].tag) lease(1 - sink_.live());
   begin_pause(kLatePauseDeadlineMs);
 }
 
@@ -124,7 +125,10 @@ void RankRole::resume(const model::MemberId& driver, const RankResume& request) 
   attempt_ = request.attempt;
   if (attempt_ <= resumed_attempt_) return answer(RankResumed{attempt_});
   if (stage_ != Stage::kPaused && stage_ != Stage::kRunning) return;  // busy; the driver repeats
-  if (stage_ == Stage::kPaused && resync()) return;  // the driver repeats
+  if (!synced()) {  // the driver repeats
+    if (all_paused_ && stage_ == Stage::kPaused && resync()) return;
+    return begin_pause(kLatePauseDeadlineMs);
+  }
   stage_ = Stage::kResuming;
   const auto halves = sink_.halves();
   std::optional<model::WeightVersion> version;
