@@ -179,8 +179,7 @@ void World::run() {
         const auto version = request ? admin_->accepted(*request) : std::nullopt;
         if (!converged(why) && !lost_all()) return false;
         if (version && content_of(*version)) return converged(why);
-        if (request && !admin_->answered(*request)) return false;
-        note(fmt::format("pushing: {} answered, {} accepted, {}", request.value_or(0), version ? version->value() : 0, why));
+        if (request && (!admin_->answered(*request) || (version && !ended_.contains(version->value())))) return false;
         if (++pushes > kPushesMax) throw Violation("a push does not succeed: " + why);
         admin_->push(0, true);
         request = admin_->last_request();

@@ -173,6 +173,7 @@ void World::journal_grew() {
     if (const auto wrong = journal_checker_.add(*record)) throw Violation("journal: " + *wrong);
     if (const auto* ended = std::get_if<protocol::Ended>(&*record)) {
       ++counts.updates;
+      if (ended->status.kind == protocol::UpdateKind::kPush) ended_.insert(ended->status.target.value());
       counts.aborts += ended->status.phase == protocol::Phase::kAborted;
     }
     const auto* decided = std::get_if<protocol::Decided>(&*record);

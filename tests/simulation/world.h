@@ -113,6 +113,7 @@ class World {
 
   protocol::JournalChecker journal_checker_;
   std::size_t journal_checked_ = 0;
+  std::set<std::uint64_t> ended_;  // versions whose push has ended
   std::map<std::uint64_t, std::uint64_t> contents_;  // committed version -> content number
   std::set<std::pair<std::uint64_t, std::uint64_t>> decided_tags_;  // (version, update)
   std::map<std::pair<std::string, std::uint64_t>, bool> staged_;  // (member, update) -> every byte was right
