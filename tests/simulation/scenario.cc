@@ -11,6 +11,7 @@ namespace weightbus::simulation {
 namespace {
 constexpr base::Duration kConvergeWithin = base::Millis(90'000);
 constexpr int kPushesMax = 4;
+constexpr base::Duration kRequestLost = base::Millis(10'000);
 // Its own deadline, the commit's or the abort's, and what a stopped coordinator sleeps.
 constexpr base::Duration kUpdateEndsWithin = base::Millis(3'000 + 1'500 + 1'000 + 4'000);
 }  // namespace
@@ -174,12 +175,16 @@ void World::run() {
   // Then a push succeeds. The first may meet what nobody has noticed yet: a member that died just before.
   std::optional<std::uint64_t> request;
   int pushes = 0;
+  auto asked_at = clock.now();
   wait_until(
       [&] {
         const auto version = request ? admin_->accepted(*request) : std::nullopt;
         if (!converged(why) && !lost_all()) return false;
         if (version && content_of(*version)) return converged(why);
-        if (request && (!admin_->answered(*request) || (version && !ended_.contains(version->value())))) return false;
+        // What a coordinator accepted that had been replaced without knowing it yet never begins.
+        const bool waits = request && (!admin_->answered(*request) || (version && !ended_.contains(version->value())));
+        if (waits && clock.now() - asked_at < kRequestLost) return false;
+        asked_at = clock.now();
         if (++pushes > kPushesMax) throw Violation("a push does not succeed: " + why);
         admin_->push(0, true);
         request = admin_->last_request();

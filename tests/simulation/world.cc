@@ -185,7 +185,7 @@ void World::journal_grew() {
       ++(decided->kind == protocol::UpdateKind::kRollback ? counts.rollbacks : counts.catch_ups);
     }
     for (const auto& engine : decided->engines) {
-      for (const auto& rank : engine.ranks) decided_tags_.insert({rank.tag.version.value(), rank.tag.update.value()});
+      for (const auto& rank : engine.ranks) decided_.insert({rank.rank.value(), rank.tag.update.value()});
     }
   }
 }

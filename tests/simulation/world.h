@@ -82,7 +82,7 @@ class World {
   void before_decision(const protocol::Decided& record, const protocol::UpdateRun* run);
   void journal_grew();
   std::optional<std::uint64_t> content_of(model::WeightVersion version) const;
-  bool decided(const protocol::Tag& tag) const { return decided_tags_.contains({tag.version.value(), tag.update.value()}); }
+  bool decided(const model::MemberId& rank, const protocol::Tag& tag) const { return decided_.contains({rank.value(), tag.update.value()}); }
 
   struct Counts {
     std::uint64_t updates = 0, commits = 0, rollbacks = 0, catch_ups = 0, aborts = 0, steps = 0, messages = 0, deaths = 0,
@@ -115,7 +115,7 @@ class World {
   std::size_t journal_checked_ = 0;
   std::set<std::uint64_t> ended_;  // versions whose push has ended
   std::map<std::uint64_t, std::uint64_t> contents_;  // committed version -> content number
-  std::set<std::pair<std::uint64_t, std::uint64_t>> decided_tags_;  // (version, update)
+  std::set<std::pair<std::string, std::uint64_t>> decided_;  // halves that decisions named: (rank, update)
   std::map<std::pair<std::string, std::uint64_t>, bool> staged_;  // (member, update) -> every byte was right
   std::map<std::pair<std::uint64_t, std::uint64_t>, base::Instant> run_began_;  // (epoch, update)
 };

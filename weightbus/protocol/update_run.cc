@@ -77,7 +77,7 @@ void UpdateRun::choose_modes() {
     for (std::size_t half = 0; half < member->halves.size(); ++half) {
       const auto& tag = member->halves[half].tag;
       if (!tag || tag->version != spec_.target || tag->layout != member->layout) continue;
-      if (!spec_.record->updates.contains(tag->update.value())) continue;
+      if (!spec_.record->proven.contains({tag->update.value(), sink.id})) continue;
       sink.mode = half == 0 ? Mode::kLive : Mode::kInstant;
       sink.tag = tag;
       break;
