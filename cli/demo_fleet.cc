@@ -65,7 +65,7 @@ base::Status DemoFleet::spawn(const std::string& program, const std::string& nam
   const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return base::fail(base::ErrorCode::kUnavailable, "cannot write {}", log);
   arguments.insert(arguments.begin(), path);
-  arguments.insert(arguments.end(), {"--log-json", "true"});
+  arguments.emplace_back("--log-json");
   std::vector<char*> raw;
   for (auto& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);
