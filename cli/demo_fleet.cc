@@ -82,7 +82,7 @@ base::Result<std::unique_ptr<DemoFleet>> DemoFleet::start(DemoFleetOptions optio
   const DemoFleetOptions& o = fleet->options_;
   WB_TRY(fleet->spawn("weightbus-coordinator", "coordinator",
                       {"--journal", o.directory + "/journal.db", "--listen", "tcp://127.0.0.1:0", "--heartbeat-interval", "50ms",
-                       "--member-timeout", "3s", "--retain-versions", std::to_string(o.retain_versions)}));
+                       "--member-timeout", "20s", "--retain-versions", std::to_string(o.retain_versions)}));
   WB_TRY(fleet->wait_for_coordinator());
   for (std::uint32_t rank = 0; rank < o.trainers; ++rank) {
     const std::string name = fmt::format("trainer-{}", rank);
