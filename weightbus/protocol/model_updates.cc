@@ -166,7 +166,11 @@ void ModelFsm::begin_push(Now now, const Queued& request) {
   }
   launch(now, std::move(spec));
   if (!trainers) run_->abort(now, {base::ErrorCode::kUnavailable, missing("")});
-  if (run_ && run_->spec().engines.empty()) run_->abort(now, {base::ErrorCode::kUnavailable, "no engine can take part"});
+  const std::size_t engines = run_ ? run_->spec().engines.size() : 0;
+  if (run_ && (engines == 0 || engines < request.publish.require)) {
+    run_->abort(now, {base::ErrorCode::kUnavailable,
+                      fmt::format("{} engines can take part, {} are required", engines, std::max(1U, request.publish.require))});
+  }
   end_run(now);
 }
 
