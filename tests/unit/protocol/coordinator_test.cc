@@ -179,6 +179,7 @@ TEST_F(Coordinator, AnInstantRollbackWhoseHalfIsGoneIsNotDecided) {
   bench.whole_push({"a", "b"});
   bench.ask(RollbackRequest{});
   const auto update = bench.last<UpdateAccepted>("cli")->update.value();
+  bench.sent_.clear();
   auto halves = bench.halves_[model::MemberId{"a"}];
   halves[1] = Half{};
   bench.answer("a", update, SinkOpened{CoordinatorBench::sink(), halves, {}});
