@@ -12,7 +12,8 @@ constexpr std::uint64_t kPieceBytes = 8ULL << 20;
 }  // namespace
 
 CheckpointDigests::CheckpointDigests(const checkpoint::CheckpointFolder& folder) : folder_(folder) {
-  for (const auto& alias : folder.aliases()) aliases_.emplace(alias.name, alias.target);
+  for (const auto& alias : folder.aliases())
+    aliases_.emplace(alias.name, alias.target);
 }
 
 std::optional<std::size_t> CheckpointDigests::find(std::string_view name) const {
@@ -21,12 +22,13 @@ std::optional<std::size_t> CheckpointDigests::find(std::string_view name) const 
   return alias == aliases_.end() ? std::nullopt : folder_.find(alias->second);
 }
 
-base::Result<plan::Digest> CheckpointDigests::of(std::size_t tensor, const model::TensorSpec& spec, const model::Box& box) {
+base::Result<plan::Digest> CheckpointDigests::of(std::size_t tensor, const model::TensorSpec& spec,
+                                                 const model::Box& box) {
   const std::pair key{spec.name, box};
   if (const auto it = known_.find(key); it != known_.end()) return it->second;
   if (!model::fits(box, spec.shape)) {
-    return base::fail(base::ErrorCode::kCorrupted, "{}: an engine names the box {}, which is no part of shape {}", spec.name,
-                      model::to_string(box), model::to_string(spec.shape));
+    return base::fail(base::ErrorCode::kCorrupted, "{}: an engine names the box {}, which is no part of shape {}",
+                      spec.name, model::to_string(box), model::to_string(spec.shape));
   }
   WB_ASSIGN(const auto digest, compute(tensor, spec, box));
   known_.emplace(key, digest);
@@ -47,9 +49,11 @@ base::Result<plan::Digest> CheckpointDigests::compute(std::size_t tensor, const 
   const std::uint64_t row_bytes = (scalar ? 1 : static_cast<std::uint64_t>(strides[0])) * element;
   const std::int64_t rows = scalar ? 1 : box.extent[0];
   const std::int64_t first = scalar ? 0 : box.offset[0];
-  const auto step = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kPieceBytes / std::max<std::uint64_t>(1, row_bytes)));
+  const auto step =
+      static_cast<std::int64_t>(std::max<std::uint64_t>(1, kPieceBytes / std::max<std::uint64_t>(1, row_bytes)));
   std::uint64_t inner = 0;  // from a row's beginning to the box's part of it
-  for (std::size_t i = 1; i < box.offset.size(); ++i) inner += static_cast<std::uint64_t>(box.offset[i] * strides[i]) * element;
+  for (std::size_t i = 1; i < box.offset.size(); ++i)
+    inner += static_cast<std::uint64_t>(box.offset[i] * strides[i]) * element;
   std::vector<std::byte> buffer;
   for (std::int64_t row = 0; row < rows; row += step) {
     model::Box piece = box;
@@ -60,7 +64,8 @@ base::Result<plan::Digest> CheckpointDigests::compute(std::size_t tensor, const 
     }
     buffer.resize(static_cast<std::uint64_t>(count) * row_bytes);
     WB_TRY(file.read(entry, static_cast<std::uint64_t>(first + row) * row_bytes, buffer));
-    const plan::Digest part = plan::digest_box(buffer.data() + inner, strides, element, piece, spec.shape, seed, element);
+    const plan::Digest part =
+        plan::digest_box(buffer.data() + inner, strides, element, piece, spec.shape, seed, element);
     sum = sum + part;
   }
   return sum;

@@ -41,8 +41,9 @@ Check judge_shared_memory(unsigned long long total_bytes, unsigned long long fre
               fmt::format("/dev/shm: {} of {} free", format_size(free_bytes), format_size(total_bytes)), ""};
   if (total_bytes <= kSharedMemoryWanted) {
     check.health = Health::kFail;
-    check.advice = "arenas live there, twice the weights of each rank: start the container with --shm-size, or `mount -o "
-                   "remount,size=... /dev/shm`";
+    check.advice =
+        "arenas live there, twice the weights of each rank: start the container with --shm-size, or `mount -o "
+        "remount,size=... /dev/shm`";
   } else if (free_bytes < total_bytes / 10) {
     check.health = Health::kWarn;
     check.advice = "almost full: remove what is left of other programs in /dev/shm, or make it larger";
@@ -73,17 +74,21 @@ Check check_reservation() {
   ::close(fd);
   if (error != 0) {
     return {"reservation", Health::kFail, fmt::format("posix_fallocate on /dev/shm fails: {}", std::strerror(error)),
-            "memory must be reserved before it is used, or a full /dev/shm would kill the process: free space, or use a tmpfs"};
+            "memory must be reserved before it is used, or a full /dev/shm would kill the process: free space, or use "
+            "a tmpfs"};
   }
   return {"reservation", Health::kOk, "posix_fallocate reserves shared memory", ""};
 }
 
 Check judge_descriptors(unsigned long long soft, unsigned long long hard) {
-  Check check{"descriptors", Health::kOk, fmt::format("RLIMIT_NOFILE {}, at most {}", limit_text(soft), limit_text(hard)), ""};
+  Check check{"descriptors", Health::kOk,
+              fmt::format("RLIMIT_NOFILE {}, at most {}", limit_text(soft), limit_text(hard)), ""};
   if (soft >= kDescriptorsWanted) return check;
   check.health = soft < 256 ? Health::kFail : Health::kWarn;
-  check.advice = fmt::format("`ulimit -n {}` (LimitNOFILE= in systemd): a coordinator needs one for each agent, an agent one "
-                             "for each piece of memory", kDescriptorsWanted);
+  check.advice = fmt::format(
+      "`ulimit -n {}` (LimitNOFILE= in systemd): a coordinator needs one for each agent, an agent one "
+      "for each piece of memory",
+      kDescriptorsWanted);
   return check;
 }
 
@@ -111,15 +116,18 @@ Check check_huge_pages() {
   const std::string reserved = first_line_with("/proc/meminfo", "HugePages_Total:");
   const auto digits = reserved.find_first_of("0123456789");
   return {"huge_pages", Health::kOk,
-          fmt::format("for shared memory: {}; {} reserved", mode, digits == std::string::npos ? "0" : reserved.substr(digits)),
+          fmt::format("for shared memory: {}; {} reserved", mode,
+                      digits == std::string::npos ? "0" : reserved.substr(digits)),
           mode == "never" || mode == "unknown"
-              ? "`echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled` may shorten the pause at commit" : ""};
+              ? "`echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled` may shorten the pause at commit"
+              : ""};
 }
 
 Check check_curve() {
   const auto keys = transport::generate_keys();
   if (keys) return {"curve", Health::kOk, "libzmq has CURVE: sockets off loopback can be encrypted", ""};
-  return {"curve", Health::kFail, keys.error().message, "install libzmq5 of the distribution; without CURVE, only loopback works"};
+  return {"curve", Health::kFail, keys.error().message,
+          "install libzmq5 of the distribution; without CURVE, only loopback works"};
 }
 
 Check check_clock() {

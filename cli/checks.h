@@ -9,7 +9,7 @@ namespace weightbus::cli {
 enum class Health { kOk, kWarn, kFail };
 
 struct Check {
-  std::string name;    // stable: "shared_memory"
+  std::string name;  // stable: "shared_memory"
   Health health;
   std::string found;   // what is there
   std::string advice;  // what to do; empty if there is nothing to do

@@ -34,16 +34,20 @@ Check check_cuda() {
     return {"cuda", Health::kWarn, "libcuda.so.1 is there and does not tell its version", "install the driver anew"};
   }
   return {"cuda", Health::kOk,
-          fmt::format("driver for CUDA {}.{}; this build moves CPU memory only", version / 1000, version % 1000 / 10), ""};
+          fmt::format("driver for CUDA {}.{}; this build moves CPU memory only", version / 1000, version % 1000 / 10),
+          ""};
 }
 
 Check check_nccl() {
   const Library library(::dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL));
   if (!library) return {"nccl", Health::kOk, "no NCCL (libnccl.so.2): the nccl channel is not there", ""};
   const int version = ask_version(library, "ncclGetVersion");
-  if (version < 0) return {"nccl", Health::kWarn, "libnccl.so.2 is there and does not tell its version", "install it anew"};
+  if (version < 0)
+    return {"nccl", Health::kWarn, "libnccl.so.2 is there and does not tell its version", "install it anew"};
   return {"nccl", Health::kOk,
-          fmt::format("NCCL {}.{}.{}; this build has no nccl channel", version / 10'000, version / 100 % 100, version % 100), ""};
+          fmt::format("NCCL {}.{}.{}; this build has no nccl channel", version / 10'000, version / 100 % 100,
+                      version % 100),
+          ""};
 }
 
 }  // namespace weightbus::cli

@@ -1,8 +1,9 @@
 // completion: scripts for shells, written from the app itself, so that they always know every command and option.
 #include "cli/completion.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -11,7 +12,7 @@ namespace weightbus::cli {
 namespace {
 
 struct Word {
-  std::string text;         // "--checkpoint"
+  std::string text;  // "--checkpoint"
   std::string description;
   bool takes_value = false;
   bool takes_path = false;
@@ -21,12 +22,13 @@ struct Level {
   std::string path;  // "" for the top, "keys new"
   std::vector<Word> commands;
   std::vector<Word> options;
-  bool takes_path = false;  // a positional argument that is a file
+  bool takes_path = false;          // a positional argument that is a file
   std::vector<std::string> values;  // of a positional argument
 };
 
 std::string plain(std::string text) {
-  std::erase_if(text, [](char c) { return c == '\'' || c == '"' || c == '[' || c == ']' || c == '`' || c == '\\' || c == '$'; });
+  std::erase_if(
+      text, [](char c) { return c == '\'' || c == '"' || c == '[' || c == ']' || c == '`' || c == '\\' || c == '$'; });
   std::replace(text.begin(), text.end(), ':', ',');
   return text;
 }
@@ -40,7 +42,8 @@ Level level_of(const CLI::App& app, const std::string& path) {
   }
   for (const CLI::Option* option : app.get_options()) {
     const bool value = option->get_items_expected_max() > 0;
-    for (const auto& name : option->get_lnames()) level.options.push_back({"--" + name, plain(option->get_description()), value, is_path(*option)});
+    for (const auto& name : option->get_lnames())
+      level.options.push_back({"--" + name, plain(option->get_description()), value, is_path(*option)});
     if (option->get_positional()) level.takes_path = level.takes_path || is_path(*option);
   }
   if (path == "completion") level.values = {"bash", "zsh", "fish"};
@@ -62,9 +65,12 @@ std::vector<Level> levels_of(const CLI::App& app) {
 
 std::string words_of(const Level& level, const Level& top) {
   std::string words;
-  for (const auto& command : level.commands) words += command.text + " ";
-  for (const auto& value : level.values) words += value + " ";
-  for (const auto& option : level.options) words += option.text + " ";
+  for (const auto& command : level.commands)
+    words += command.text + " ";
+  for (const auto& value : level.values)
+    words += value + " ";
+  for (const auto& option : level.options)
+    words += option.text + " ";
   if (&level != &top) {
     for (const auto& option : top.options) {
       if (option.text != "--help" && option.text != "--version") words += option.text + " ";
@@ -113,7 +119,8 @@ _weightbus() {{
 complete -o filenames -F _weightbus weightbus
 )",
                      fmt::arg("paths", trimmed(paths)), fmt::arg("values", trimmed(values)),
-                     fmt::arg("commands", trimmed(commands)), fmt::arg("cases", cases), fmt::arg("files", trimmed(files)));
+                     fmt::arg("commands", trimmed(commands)), fmt::arg("cases", cases),
+                     fmt::arg("files", trimmed(files)));
 }
 
 std::string zsh_options(const Level& level) {
@@ -126,23 +133,29 @@ std::string zsh_options(const Level& level) {
 }
 
 std::string zsh_script(const std::vector<Level>& levels) {
-  std::string out = "#compdef weightbus\n# zsh completion for weightbus\n_weightbus() {\n  local -a commands\n"
-                    "  local path=\"\" word candidate\n  for word in ${words[2,CURRENT-1]}; do\n"
-                    "    candidate=\"${path:+$path }$word\"\n    case \"$candidate\" in ";
-  for (std::size_t i = 1; i < levels.size(); ++i) out += fmt::format("{}'{}'", i == 1 ? "" : "|", levels[i].path);
+  std::string out =
+      "#compdef weightbus\n# zsh completion for weightbus\n_weightbus() {\n  local -a commands\n"
+      "  local path=\"\" word candidate\n  for word in ${words[2,CURRENT-1]}; do\n"
+      "    candidate=\"${path:+$path }$word\"\n    case \"$candidate\" in ";
+  for (std::size_t i = 1; i < levels.size(); ++i)
+    out += fmt::format("{}'{}'", i == 1 ? "" : "|", levels[i].path);
   out += ") path=\"$candidate\" ;; esac\n  done\n  case \"$path\" in\n";
   for (const auto& level : levels) {
     out += fmt::format("  '{}')\n", level.path);
     if (!level.commands.empty() || !level.values.empty()) {
       out += "    commands=(";
-      for (const auto& command : level.commands) out += fmt::format("'{}:{}' ", command.text, command.description);
-      for (const auto& value : level.values) out += fmt::format("'{}:for {}' ", value, value);
+      for (const auto& command : level.commands)
+        out += fmt::format("'{}:{}' ", command.text, command.description);
+      for (const auto& value : level.values)
+        out += fmt::format("'{}:for {}' ", value, value);
       out += ")\n    _describe 'command' commands\n";
     }
     out += "    _arguments" + zsh_options(level) + (&level == &levels.front() ? "" : zsh_options(levels.front())) +
            (level.takes_path ? " \\\n      '*:file:_files'" : "") + " ;;\n";
   }
-  return out + "  esac\n}\nif [ \"$funcstack[1]\" = _weightbus ]; then _weightbus \"$@\"; else compdef _weightbus weightbus; fi\n";
+  return out +
+         "  esac\n}\nif [ \"$funcstack[1]\" = _weightbus ]; then _weightbus \"$@\"; else compdef _weightbus weightbus; "
+         "fi\n";
 }
 
 std::string fish_script(const std::vector<Level>& levels) {
@@ -163,13 +176,16 @@ std::string fish_script(const std::vector<Level>& levels) {
     for (const auto& command : level.commands) {
       out += fmt::format("complete -c weightbus -n '{}' -a {} -d '{}'\n", condition, command.text, command.description);
     }
-    for (const auto& value : level.values) out += fmt::format("complete -c weightbus -n '{}' -a {}\n", condition, value);
+    for (const auto& value : level.values)
+      out += fmt::format("complete -c weightbus -n '{}' -a {}\n", condition, value);
     if (level.takes_path) out += fmt::format("complete -c weightbus -n '{}' -F\n", condition);
     for (const auto& option : level.options) {
       // Those of the top hold everywhere.
       const std::string where = level.path.empty() ? "" : fmt::format(" -n '{}'", condition);
       out += fmt::format("complete -c weightbus{} -l {} -d '{}'{}\n", where, option.text.substr(2), option.description,
-                         option.takes_path ? " -r -F" : option.takes_value ? " -x" : "");
+                         option.takes_path    ? " -r -F"
+                         : option.takes_value ? " -x"
+                                              : "");
     }
   }
   return out;
@@ -190,7 +206,9 @@ void add_completion(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
       "completion", "Print a completion script: source <(weightbus completion bash), or the like for zsh and fish");
   command->add_option("shell", *shell, "bash, zsh or fish")
-      ->type_name("SHELL")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+      ->type_name("SHELL")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   command->callback([&app, &session, shell] {
     session.action = [&app, &session, shell] {
       const auto script = completion_script(app, *shell);

@@ -1,6 +1,7 @@
 // evict and adopt: who belongs to the fleet.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -21,7 +22,8 @@ void add_fleet(CLI::App& app, Session& session) {
   });
 
   CLI::App* adopt = app.add_subcommand(
-      "adopt", "Take over members that obeyed another journal, which is lost; numbers go on above all that they report");
+      "adopt",
+      "Take over members that obeyed another journal, which is lost; numbers go on above all that they report");
   adopt->callback([&session] {
     session.action = [&session] {
       const auto client = session.connect();

@@ -1,9 +1,11 @@
 // pin and unpin: keep a version whatever the retention setting says.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/option_checks.h"
 
 namespace weightbus::cli {
 namespace {
@@ -11,7 +13,10 @@ namespace {
 void add_one(CLI::App& app, Session& session, const char* name, const char* description, bool pinned) {
   const auto version = std::make_shared<std::uint64_t>(0);
   CLI::App* command = app.add_subcommand(name, description);
-  command->add_option("version", *version, "The version, as `weightbus versions` shows it")->type_name("VERSION")->required();
+  command->add_option("version", *version, "The version, as `weightbus versions` shows it")
+      ->type_name("VERSION")
+      ->required()
+      ->check(count_check());
   command->callback([&session, version, pinned] {
     session.action = [&session, version, pinned] {
       const auto done = session.ask<protocol::Done>(protocol::PinRequest{model::WeightVersion{*version}, pinned});

@@ -14,7 +14,9 @@ namespace {
 
 using SlotKey = std::tuple<std::string, model::DType, model::Dims, model::Box>;
 
-SlotKey key_of(const protocol::SlotDigest& slot) { return {slot.tensor.name, slot.tensor.dtype, slot.tensor.shape, slot.box}; }
+SlotKey key_of(const protocol::SlotDigest& slot) {
+  return {slot.tensor.name, slot.tensor.dtype, slot.tensor.shape, slot.box};
+}
 
 void note(Proof& proof, RankProof& rank, const protocol::SlotDigest& slot, std::string what) {
   ++rank.different;
@@ -23,9 +25,11 @@ void note(Proof& proof, RankProof& rank, const protocol::SlotDigest& slot, std::
 
 void check_version(Proof& proof, const RankProof& rank, std::optional<std::uint64_t> expected) {
   if (!rank.version) {
-    proof.differences.push_back({rank.member, "", "", "serves no version: it holds no whole one, or is exchanging it now"});
+    proof.differences.push_back(
+        {rank.member, "", "", "serves no version: it holds no whole one, or is exchanging it now"});
   } else if (expected && *rank.version != *expected) {
-    proof.differences.push_back({rank.member, "", "", fmt::format("serves version {}, not {}", *rank.version, *expected)});
+    proof.differences.push_back(
+        {rank.member, "", "", fmt::format("serves version {}, not {}", *rank.version, *expected)});
   }
 }
 
@@ -78,8 +82,9 @@ base::Status compare_with(const checkpoint::CheckpointFolder& folder, const prot
       used.insert(*tensor);
       const auto& spec = folder.tensors()[*tensor];
       if (spec.shape != slot.tensor.shape) {
-        note(proof, rank, slot, fmt::format("has shape {} in the checkpoint and {} in the engine",
-                                            model::to_string(spec.shape), model::to_string(slot.tensor.shape)));
+        note(proof, rank, slot,
+             fmt::format("has shape {} in the checkpoint and {} in the engine", model::to_string(spec.shape),
+                         model::to_string(slot.tensor.shape)));
       } else if (spec.dtype != slot.tensor.dtype) {
         ++rank.not_comparable;
       } else {

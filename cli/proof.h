@@ -19,9 +19,9 @@ struct RankProof {
   std::string engine;
   std::optional<std::uint64_t> version;  // live; none: the rank holds nothing
   std::uint64_t slots = 0;
-  std::uint64_t equal = 0;               // with the checkpoint, or with the first rank that holds the same box
+  std::uint64_t equal = 0;  // with the checkpoint, or with the first rank that holds the same box
   std::uint64_t different = 0;
-  std::uint64_t not_comparable = 0;      // cast on the way: the bytes differ by design
+  std::uint64_t not_comparable = 0;  // cast on the way: the bytes differ by design
 };
 
 struct Difference {

@@ -22,15 +22,18 @@ std::string verdict(const Proof& proof, const Console& console) {
     skipped += rank.not_comparable;
   }
   const std::string what = proof.checkpoint.empty() ? "agree with each other" : "hold the bytes of " + proof.checkpoint;
-  std::string out = proof.good()
-      ? console.paint(Style::kGood, "verified") + fmt::format("  {} ranks serve version {}; {} slots {}\n", proof.ranks.size(),
-                                                              proof.version.value_or(0), equal, what)
-      : console.paint(Style::kBad, "not verified") + fmt::format("  {} differences\n", proof.differences.size());
+  std::string out = proof.good() ? console.paint(Style::kGood, "verified") +
+                                       fmt::format("  {} ranks serve version {}; {} slots {}\n", proof.ranks.size(),
+                                                   proof.version.value_or(0), equal, what)
+                                 : console.paint(Style::kBad, "not verified") +
+                                       fmt::format("  {} differences\n", proof.differences.size());
   if (skipped > 0) {
-    out += fmt::format("{} slots are cast to another dtype on the way, so that they cannot be compared with the checkpoint\n",
-                       skipped);
+    out += fmt::format(
+        "{} slots are cast to another dtype on the way, so that they cannot be compared with the checkpoint\n",
+        skipped);
   }
-  if (proof.unused_tensors > 0) out += fmt::format("{} tensors of the checkpoint are held by no engine\n", proof.unused_tensors);
+  if (proof.unused_tensors > 0)
+    out += fmt::format("{} tensors of the checkpoint are held by no engine\n", proof.unused_tensors);
   return out;
 }
 
@@ -39,11 +42,17 @@ std::string verdict(const Proof& proof, const Console& console) {
 std::string proof_text(const Proof& proof, const Console& console) {
   const int width = std::min(console.width(), kWidthMax);
   std::string out = verdict(proof, console);
-  Table ranks({{"member"}, {"engine"}, {"version", Align::kRight}, {"slots", Align::kRight}, {"equal", Align::kRight},
-               {"different", Align::kRight}, {"cast", Align::kRight}});
+  Table ranks({{"member"},
+               {"engine"},
+               {"version", Align::kRight},
+               {"slots", Align::kRight},
+               {"equal", Align::kRight},
+               {"different", Align::kRight},
+               {"cast", Align::kRight}});
   for (const auto& rank : proof.ranks) {
     ranks.add({rank.member, rank.engine, rank.version ? std::to_string(*rank.version) : "-", std::to_string(rank.slots),
-               std::to_string(rank.equal), Cell(std::to_string(rank.different), rank.different > 0 ? Style::kBad : Style::kNone),
+               std::to_string(rank.equal),
+               Cell(std::to_string(rank.different), rank.different > 0 ? Style::kBad : Style::kNone),
                std::to_string(rank.not_comparable)});
   }
   out += "\n" + ranks.render(console, width);
@@ -64,14 +73,20 @@ std::string proof_text(const Proof& proof, const Console& console) {
 Json to_json(const Proof& proof) {
   Json ranks = Json::array();
   for (const auto& rank : proof.ranks) {
-    ranks.push_back({{"member", rank.member}, {"engine", rank.engine}, {"version", version_json(rank.version)},
-                     {"slots", rank.slots}, {"equal", rank.equal}, {"different", rank.different},
+    ranks.push_back({{"member", rank.member},
+                     {"engine", rank.engine},
+                     {"version", version_json(rank.version)},
+                     {"slots", rank.slots},
+                     {"equal", rank.equal},
+                     {"different", rank.different},
                      {"not_comparable", rank.not_comparable}});
   }
   Json differences = Json::array();
   for (const auto& d : proof.differences) {
-    differences.push_back({{"member", d.member}, {"tensor", d.tensor.empty() ? Json(nullptr) : Json(d.tensor)},
-                           {"box", d.box.empty() ? Json(nullptr) : Json(d.box)}, {"what", d.what}});
+    differences.push_back({{"member", d.member},
+                           {"tensor", d.tensor.empty() ? Json(nullptr) : Json(d.tensor)},
+                           {"box", d.box.empty() ? Json(nullptr) : Json(d.box)},
+                           {"what", d.what}});
   }
   return {{"verified", proof.good()},
           {"version", version_json(proof.version)},

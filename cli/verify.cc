@@ -29,8 +29,9 @@ int verify(Session& session, const std::string& checkpoint) {
   const auto live = (*client)->ask<protocol::VerifyReply>(protocol::VerifyRequest{}, kDigestTimeout);
   if (!live) return session.fail(live.error());
   if (live->engines.empty()) {
-    return session.fail({base::ErrorCode::kUnavailable, "no engine agent is connected, so there is nothing to verify; see "
-                                                        "`weightbus members`"});
+    return session.fail({base::ErrorCode::kUnavailable,
+                         "no engine agent is connected, so there is nothing to verify; see "
+                         "`weightbus members`"});
   }
   auto proof = compare_ranks(*live, status->committed);
   if (folder) {
@@ -45,8 +46,10 @@ void add_verify(CLI::App& app, Session& session) {
   const auto checkpoint = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
       "verify", "Prove what the live engines serve: that all ranks agree, or that it is a checkpoint's bytes");
-  command->add_option("--checkpoint", *checkpoint, "Compare each live slot with this folder, read here")->type_name("DIR");
-  command->callback([&session, checkpoint] { session.action = [&session, checkpoint] { return verify(session, *checkpoint); }; });
+  command->add_option("--checkpoint", *checkpoint, "Compare each live slot with this folder, read here")
+      ->type_name("DIR");
+  command->callback(
+      [&session, checkpoint] { session.action = [&session, checkpoint] { return verify(session, *checkpoint); }; });
 }
 
 }  // namespace weightbus::cli

@@ -1,7 +1,6 @@
 // watch: the model's state as it changes.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-
 #include <ostream>
 #include <thread>
 
@@ -45,7 +44,8 @@ int watch(Session& session, bool once) {
 void add_watch(CLI::App& app, Session& session) {
   const auto once = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand(
-      "watch", "Show the state as it changes, until interrupted: a screen on a terminal, otherwise a line for each event");
+      "watch",
+      "Show the state as it changes, until interrupted: a screen on a terminal, otherwise a line for each event");
   command->add_flag("--once", *once, "Show what there is now, and end");
   command->callback([&session, once] { session.action = [&session, once] { return watch(session, *once); }; });
 }

@@ -16,13 +16,15 @@ std::string WatchLines::next(const protocol::ModelStatus& status) {
   in_trouble_ = false;
   // Another coordinator counts its events from the beginning.
   const bool restarted = epoch_ && *epoch_ != status.epoch;
-  if (restarted || std::all_of(status.events.begin(), status.events.end(), [&](const auto& e) { return e.sequence < seen_; })) {
+  if (restarted ||
+      std::all_of(status.events.begin(), status.events.end(), [&](const auto& e) { return e.sequence < seen_; })) {
     seen_ = 0;
   }
   std::string out;
   if (!epoch_ || restarted) {
     if (json_) {
-      out += to_line({{"type", "coordinator"}, {"epoch", status.epoch.number},
+      out += to_line({{"type", "coordinator"},
+                      {"epoch", status.epoch.number},
                       {"committed", status.committed ? Json(status.committed->value()) : Json(nullptr)}});
     } else if (restarted) {
       out += format_clock(runtime::unix_millis()) + "  the coordinator was restarted\n";
