@@ -15,9 +15,8 @@ namespace {
 
 // The list of commands, in the order of --help.
 constexpr AddCommand kCommands[] = {
-    &add_push,
-    &add_rollback,
-    &add_status,
+    &add_push, &add_rollback, &add_status, &add_watch, &add_verify,     &add_diff,
+    &add_pin,  &add_fleet,    &add_keys,   &add_doctor, &add_completion,
     &add_demo,
 };
 
@@ -42,6 +41,12 @@ void add_global_options(CLI::App& app, GlobalOptions& options) {
 int usage_error(Session& session, const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error, session.console.out, session.console.err);
   const auto chosen = app.get_subcommands();
+  if (chosen.empty() && !app.remaining().empty()) {
+    const std::string& word = app.remaining().front();
+    return session.fail({base::ErrorCode::kInvalidArgument,
+                         "there is no " + std::string(word.starts_with("-") ? "option " : "command ") + word +
+                             "; see `weightbus --help`"});
+  }
   const std::string help = chosen.empty() ? "weightbus --help" : "weightbus " + chosen.front()->get_name() + " --help";
   return session.fail({base::ErrorCode::kInvalidArgument, std::string(error.what()) + "; see `" + help + "`"});
 }

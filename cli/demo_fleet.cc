@@ -65,7 +65,7 @@ base::Status DemoFleet::spawn(const std::string& program, const std::string& nam
   const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return base::fail(base::ErrorCode::kUnavailable, "cannot write {}", log);
   arguments.insert(arguments.begin(), path);
-  arguments.insert(arguments.end(), {"--log-json", "true"});
+  arguments.emplace_back("--log-json");
   std::vector<char*> raw;
   for (auto& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);
@@ -82,7 +82,7 @@ base::Result<std::unique_ptr<DemoFleet>> DemoFleet::start(DemoFleetOptions optio
   const DemoFleetOptions& o = fleet->options_;
   WB_TRY(fleet->spawn("weightbus-coordinator", "coordinator",
                       {"--journal", o.directory + "/journal.db", "--listen", "tcp://127.0.0.1:0", "--heartbeat-interval", "50ms",
-                       "--member-timeout", "3s", "--retain-versions", std::to_string(o.retain_versions)}));
+                       "--member-timeout", "20s", "--retain-versions", std::to_string(o.retain_versions)}));
   WB_TRY(fleet->wait_for_coordinator());
   for (std::uint32_t rank = 0; rank < o.trainers; ++rank) {
     const std::string name = fmt::format("trainer-{}", rank);

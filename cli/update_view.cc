@@ -129,10 +129,13 @@ std::string update_result(const protocol::UpdateStatus& update, const Console& c
   std::string out = headline(update, console) + "\n";
   if (!update.source.empty()) out += fit_text("  from     " + update.source, columns) + "\n";
   const double rate = update.phase == protocol::Phase::kCommitted ? staging_rate(update) : 0;
-  out += fmt::format("  bytes    {}{}\n", format_size(update.bytes_total),
-                     rate > 0 && update.bytes_total > 0 ? " at " + format_rate(rate) : "");
-  out += fmt::format("  digests  {} compared{}\n", update.digests_compared,
-                     update.phase == protocol::Phase::kCommitted ? ", all equal" : "");
+  if (update.bytes_total > 0) {
+    out += fmt::format("  bytes    {}{}\n", format_size(update.bytes_total), rate > 0 ? " at " + format_rate(rate) : "");
+  }
+  if (update.digests_compared > 0) {
+    out += fmt::format("  digests  {} compared{}\n", update.digests_compared,
+                       update.phase == protocol::Phase::kCommitted ? ", all equal" : "");
+  }
   if (const std::string phases = phases_text(update); !phases.empty()) {
     const std::string wrapped = wrap_text(phases, columns, 11);
     out += "  phases   " + wrapped.substr(std::min<std::size_t>(11, wrapped.size()));
