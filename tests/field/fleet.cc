@@ -88,6 +88,7 @@ void Fleet::drain() {
     if (persisted) coordinator_->persisted(now_, {});
     for (const auto& envelope : output.send)
       send(envelope);
+    observe(output.observe);
     for (const auto& action : output.perform) {
       const auto* plan = std::get_if<protocol::MakePlan>(&action);
       if (!plan) continue;
@@ -102,6 +103,7 @@ void Fleet::drain_agent(Agent& agent) {
   if (!agent.alive()) return;
   auto output = agent.shard ? agent.shard->take_output() : agent.engine->take_output();
   if (output.save) agent.disk = *output.save;
+  observe(output.observe);
   for (const auto& envelope : output.send)
     send(envelope);
   for (const auto& action : output.perform)
@@ -120,8 +122,19 @@ void Fleet::send(const protocol::Envelope& envelope) {
       replies_.insert_or_assign(message->request, message->body);
       return;
     }
-    with(agents_.at(message->to), [&](auto& fsm) { fsm.step(now_, *message); });
+    const auto agent = agents_.find(message->to);
+    if (agent != agents_.end()) with(agent->second, [&](auto& fsm) { fsm.step(now_, *message); });
   });
+}
+
+void Fleet::inject(const protocol::Envelope& envelope) {
+  send(envelope);
+  settle();
+}
+
+void Fleet::observe(const std::vector<protocol::Observation>& observations) {
+  for (const auto& observation : observations)
+    dropped_ += std::holds_alternative<protocol::StaleDropped>(observation) ? 1 : 0;
 }
 
 protocol::Body Fleet::request(protocol::Body body) {

@@ -89,6 +89,10 @@ class Fleet {
   // Whether the engine rank computes with exactly this content.
   bool serves(const std::string& id, std::uint64_t content);
   bool all_serve(std::uint64_t content);
+  // A message from outside, as if it had just arrived; settles.
+  void inject(const protocol::Envelope& envelope);
+  // Messages that were dropped as of an older epoch, another update or a stranger.
+  std::uint64_t dropped() const { return dropped_; }
   // Everything that was sent, in order.
   const std::vector<protocol::Envelope>& sent() const { return sent_; }
 
@@ -99,6 +103,7 @@ class Fleet {
   void drain_agent(Agent& agent);
   void send(const protocol::Envelope& envelope);
   void perform(Agent& agent, const protocol::AgentAction& action);
+  void observe(const std::vector<protocol::Observation>& observations);
   void report(Agent& agent, protocol::AgentEvent event);
   std::optional<protocol::AgentEvent> act(Agent& agent, const protocol::AgentAction& action);
   protocol::AgentEvent open_source(Agent& agent, const protocol::DoOpenSource& action);
@@ -112,6 +117,7 @@ class Fleet {
   std::map<model::MemberId, Agent> agents_;
   std::deque<std::function<void()>> queue_;
   std::vector<protocol::Envelope> sent_;
+  std::uint64_t dropped_ = 0;
   std::uint64_t requests_ = 0;
   std::map<std::uint64_t, protocol::Body> replies_;
 };
