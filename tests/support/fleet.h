@@ -73,6 +73,7 @@ class Fleet {
   protocol::ModelStatus wait_for(const std::string& what, const std::function<bool(const protocol::ModelStatus&)>& holds);
   void wait_joined();  // everyone that runs
   void wait_serving(std::uint64_t version);  // committed, and every engine serves it out of quarantine
+  void wait_snapshots(std::uint64_t version);  // every engine rank holds one of it
   protocol::UpdateStatus end_of(model::UpdateId update);
   // Push, and the end of it. A refusal is a failure of the test.
   protocol::UpdateStatus push_to_end(const std::string& directory, protocol::PublishRequest more = {});

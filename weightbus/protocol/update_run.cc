@@ -81,6 +81,16 @@ void UpdateRun::choose_modes() {
       break;
     }
   }
+  // The recorded digests are of whole tensors, which only all ranks of an engine cover together: one rank's part could not
+  // be proven against them.
+  for (const auto& engine : engines_) {
+    const bool transfer = std::any_of(engine.sinks.begin(), engine.sinks.end(), [&](auto sink) { return transfers(sinks_[sink]); });
+    if (!transfer) continue;
+    for (auto sink : engine.sinks) {
+      sinks_[sink].mode = Mode::kTransfer;
+      sinks_[sink].tag.reset();
+    }
+  }
 }
 
 void UpdateRun::enter(Now now, Step step) {
