@@ -60,11 +60,11 @@ std::string describe(const UpdateStatus& update) {
   return text;
 }
 
-Fleet::Fleet(FleetOptions options) : options_(std::move(options)), model_(new_model()) {
+Fleet::Fleet(FleetOptions options) : options_(std::move(options)), model_(new_model()), address_(own_address()) {
   std::string pattern = (std::filesystem::temp_directory_path() / "wb-fleet-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
   directory_ = pattern;
-  endpoint_ = "tcp://" + own_address() + ":0";
+  endpoint_ = "tcp://" + address_ + ":0";
   if (options_.keys) {
     make_keys("coordinator");
     make_keys("admin");

@@ -36,6 +36,7 @@ class Fleet {
   Fleet& operator=(const Fleet&) = delete;
 
   const std::string& model() const { return model_; }
+  const std::string& address() const { return address_; }  // a loopback address that no other fleet uses
   const std::string& endpoint() const { return endpoint_; }
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
 
@@ -95,6 +96,7 @@ class Fleet {
   FleetOptions options_;
   std::string directory_;
   std::string model_;
+  std::string address_;
   std::string endpoint_;
   std::map<std::string, std::string> public_keys_;  // of names
   std::map<unsigned, unsigned> ranks_;              // of engines
