@@ -60,11 +60,11 @@ std::string describe(const UpdateStatus& update) {
   return text;
 }
 
-Fleet::Fleet(FleetOptions options) : options_(std::move(options)), model_(new_model()) {
+Fleet::Fleet(FleetOptions options) : options_(std::move(options)), model_(new_model()), address_(own_address()) {
   std::string pattern = (std::filesystem::temp_directory_path() / "wb-fleet-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
   directory_ = pattern;
-  endpoint_ = "tcp://" + own_address() + ":0";
+  endpoint_ = "tcp://" + address_ + ":0";
   if (options_.keys) {
     make_keys("coordinator");
     make_keys("admin");
@@ -161,6 +161,9 @@ void Fleet::start_coordinator() {
   for (auto& [name, other] : processes_) {
     if (other->settings().contains("coordinator")) other->settings()["coordinator"] = bound;
   }
+  // Again, so that a worker that the keeper starts anew comes back on this port.
+  if (process.stop() != 0) throw std::runtime_error("the coordinator does not stop:\n" + process.log_tail(20));
+  start_coordinator();
 }
 
 void Fleet::start_all() {
@@ -299,6 +302,20 @@ void Fleet::wait_serving(std::uint64_t version) {
     for (const auto& [number, count] : ranks_)
       expected += count;
     return ranks == expected;
+  });
+}
+
+void Fleet::wait_snapshots(std::uint64_t version) {
+  std::size_t expected = 0;
+  for (const auto& [number, count] : ranks_)
+    expected += count;
+  wait_for(fmt::format("snapshots of version {}", version), [&](const ModelStatus& status) {
+    for (const auto& row : status.versions) {
+      if (row.version.value() != version) continue;
+      const auto is_snapshot = [](const std::string& holder) { return holder.ends_with(" snapshot"); };
+      return std::count_if(row.holders.begin(), row.holders.end(), is_snapshot) == static_cast<std::ptrdiff_t>(expected);
+    }
+    return false;
   });
 }
 

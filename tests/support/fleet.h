@@ -36,6 +36,7 @@ class Fleet {
   Fleet& operator=(const Fleet&) = delete;
 
   const std::string& model() const { return model_; }
+  const std::string& address() const { return address_; }  // a loopback address that no other fleet uses
   const std::string& endpoint() const { return endpoint_; }
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
 
@@ -73,6 +74,7 @@ class Fleet {
   protocol::ModelStatus wait_for(const std::string& what, const std::function<bool(const protocol::ModelStatus&)>& holds);
   void wait_joined();  // everyone that runs
   void wait_serving(std::uint64_t version);  // committed, and every engine serves it out of quarantine
+  void wait_snapshots(std::uint64_t version);  // every engine rank holds one of it
   protocol::UpdateStatus end_of(model::UpdateId update);
   // Push, and the end of it. A refusal is a failure of the test.
   protocol::UpdateStatus push_to_end(const std::string& directory, protocol::PublishRequest more = {});
@@ -94,6 +96,7 @@ class Fleet {
   FleetOptions options_;
   std::string directory_;
   std::string model_;
+  std::string address_;
   std::string endpoint_;
   std::map<std::string, std::string> public_keys_;  // of names
   std::map<unsigned, unsigned> ranks_;              // of engines

@@ -14,7 +14,7 @@
 namespace weightbus::testing {
 
 // A bound on waits for what must happen, never an expectation of how long it takes.
-inline constexpr std::chrono::seconds kPatience{120};
+inline constexpr std::chrono::seconds kPatience{60};
 
 // Looks again and again until `condition` holds. False: it did not within the bound.
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds bound = kPatience);

@@ -83,6 +83,7 @@ void UpdateRun::choose_modes() {
       break;
     }
   }
+  // The recorded digests are of whole tensors, which only all ranks of an engine cover together.
   for (const auto& engine : engines_) {
     const bool whole = std::all_of(engine.sinks.begin(), engine.sinks.end(), [&](std::size_t sink) { return sinks_[sink].tag.has_value(); });
     if (whole) continue;

@@ -152,7 +152,9 @@ class Keeper {
       continue;
     socket_.reset();
     const int code = exit_code_of(status);
-    if (stopping_) return finish(code, true);
+    // A worker that was asked to stop before it could listen for that is ended by the signal, and has left nothing.
+    const bool by_request = WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
+    if (stopping_) return finish(by_request ? 0 : code, true);
     if (code == 0) return finish(0, true);
     log(fmt::format("the worker {} after {:.1f} s", describe(status), base::to_seconds(Clock::now() - started_)));
     if (WIFEXITED(status) && code == options_.no_restart_exit_code) return finish(code, false);

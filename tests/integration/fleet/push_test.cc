@@ -33,6 +33,9 @@ TEST(Push, ReadersSeeWholeVersionsAndEveryEngineTheSame) {
   ASSERT_EQ(first.phase, Phase::kCommitted) << describe(first);
   EXPECT_GT(first.digests_compared, 0U);
   EXPECT_GT(first.bytes_total, 0U);
+  fleet.wait_serving(first.target.value());
+  expect_equal_live(fleet, first.target.value());
+  const auto before = fleet.live_digests();
   Readers readers(fleet, {0, 1});
   readers.saw(first.target.value());
   const auto second = fleet.push_to_end(fleet.checkpoint(1));
@@ -43,6 +46,8 @@ TEST(Push, ReadersSeeWholeVersionsAndEveryEngineTheSame) {
     EXPECT_EQ(versions.size(), 2U) << member;
   fleet.wait_serving(second.target.value());
   expect_equal_live(fleet, second.target.value());
+  for (const auto& [member, live] : fleet.live_digests())
+    EXPECT_NE(live.second, before.at(member).second) << member;
 }
 
 TEST(Push, AReaderThatIgnoresThePauseIsCaughtByTheSameCheck) {
@@ -59,8 +64,10 @@ TEST(Push, AReaderThatIgnoresThePauseIsCaughtByTheSameCheck) {
 
 TEST(Push, RollbackIsInstantFromTheShadowAndATransferFromASnapshot) {
   Fleet fleet;
-  for (unsigned variant = 0; variant < 3; ++variant)
+  for (unsigned variant = 0; variant < 3; ++variant) {
     ASSERT_EQ(fleet.push_to_end(fleet.checkpoint(variant)).phase, Phase::kCommitted);
+    fleet.wait_snapshots(variant + 1);
+  }
   Readers readers(fleet, {0, 1});
   readers.saw(3);
   const auto before = fleet.live_digests();
@@ -70,11 +77,6 @@ TEST(Push, RollbackIsInstantFromTheShadowAndATransferFromASnapshot) {
   EXPECT_TRUE(instant.instant);
   EXPECT_EQ(instant.bytes_done, 0U);
   readers.saw(2);
-  fleet.wait_for("a snapshot of version 1", [](const protocol::ModelStatus& status) {
-    return std::any_of(status.versions.begin(), status.versions.end(), [](const protocol::VersionStatus& version) {
-      return version.version.value() == 1 && version.rollback_cost == "transfer";
-    });
-  });
   const auto transfer = fleet.rollback_to_end(1);
   ASSERT_EQ(transfer.phase, Phase::kCommitted) << describe(transfer);
   EXPECT_FALSE(transfer.instant);
