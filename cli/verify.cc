@@ -34,6 +34,7 @@ int verify(Session& session, const std::string& checkpoint) {
                          "`weightbus members`"});
   }
   auto proof = compare_ranks(*live, status->committed);
+  require_all_ranks(status->members, *live, proof);
   if (folder) {
     if (auto compared = compare_with(*folder, *live, proof); !compared) return session.fail(compared.error());
   }

@@ -132,5 +132,21 @@ TEST_F(ProofTest, RanksMustAgreeWithEachOtherAndWithTheCommittedVersion) {
   EXPECT_FALSE(compare_ranks({{empty}}, model::WeightVersion{3}).good());
 }
 
+TEST(RequireAllRanks, ARankThatDidNotAnswerIsNotProven) {
+  const model::Member member{model::MemberId{"engine-0-tp0"}, model::Role::kEngineAgent, model::ModelName{"m"},
+                             model::HostId{"h"}, "", 0, 2, "engine-0"};
+  protocol::VerifyReply live;
+  live.engines.push_back({member.id, "engine-0", std::nullopt, {}});
+  Proof proof;
+  require_all_ranks({protocol::MemberStatus{member}}, live, proof);
+  ASSERT_EQ(proof.differences.size(), 1U);
+  EXPECT_EQ(proof.differences[0].member, "engine-0");
+  EXPECT_FALSE(proof.good());
+  live.engines.push_back({model::MemberId{"engine-0-tp1"}, "engine-0", std::nullopt, {}});
+  Proof whole;
+  require_all_ranks({protocol::MemberStatus{member}}, live, whole);
+  EXPECT_TRUE(whole.good());
+}
+
 }  // namespace
 }  // namespace weightbus::cli
