@@ -114,12 +114,17 @@ class Builder {
                   to_string(info.spec->shape), sources_[info.source].id.value(), sink.value(), to_string(tensor.shape));
     }
     const auto needed = model::find_cast(info.spec->dtype, tensor.dtype);
-    if (needed == slot.cast) return {};
+    if (needed && *needed == effective_cast(slot, info.spec->dtype, tensor.dtype)) return {};
     return fail(ErrorCode::kInvalidArgument, "tensor '{}' is {} at source '{}', but '{}' expects {} by the cast {}{}",
                 tensor.name, model::dtype_name(info.spec->dtype), sources_[info.source].id.value(), sink.value(),
                 model::dtype_name(tensor.dtype), model::cast_name(slot.cast),
                 needed ? std::string("; the slot must ask for ") + std::string(model::cast_name(*needed))
                        : std::string("; there is no such cast"));
+  }
+
+  // A slot's cast is for the trainer's dtype. A peer's live half or a snapshot holds what the cast made already.
+  static Cast effective_cast(const model::Slot& slot, model::DType from, model::DType to) {
+    return from == to ? Cast::kNone : slot.cast;
   }
 
   Status check_unmatched() {
@@ -203,7 +208,8 @@ class Builder {
         for (std::size_t i = 0; i < slots.size(); ++i) {
           if (slots[i].kind != model::SlotKind::kRaw || slots[i].box.empty()) continue;
           const auto id = names_.canonical(sink_names_[s][slots[i].tensor]);
-          use(id * kCasts + static_cast<std::size_t>(slots[i].cast),
+          const auto to = sinks_[s].manifest->tensors[slots[i].tensor].dtype;
+          use(id * kCasts + static_cast<std::size_t>(effective_cast(slots[i], classes_[id].spec->dtype, to)),
               SlotRef{static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(i), &slots[i]});
         }
       }
