@@ -71,9 +71,10 @@ class Fleet {
   base::Result<protocol::UpdateAccepted> rollback(std::optional<std::uint64_t> to = std::nullopt);
   protocol::ModelStatus status();
   // Waits for a status that holds; the last one seen, after a failure of the test if none did.
-  protocol::ModelStatus wait_for(const std::string& what, const std::function<bool(const protocol::ModelStatus&)>& holds);
-  void wait_joined();  // everyone that runs
-  void wait_serving(std::uint64_t version);  // committed, and every engine serves it out of quarantine
+  protocol::ModelStatus wait_for(const std::string& what,
+                                 const std::function<bool(const protocol::ModelStatus&)>& holds);
+  void wait_joined();                          // everyone that runs
+  void wait_serving(std::uint64_t version);    // committed, and every engine serves it out of quarantine
   void wait_snapshots(std::uint64_t version);  // every engine rank holds one of it
   protocol::UpdateStatus end_of(model::UpdateId update);
   // Push, and the end of it. A refusal is a failure of the test.
