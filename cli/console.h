@@ -16,7 +16,7 @@ struct Console {
   std::ostream& err;
   bool out_terminal = false;
   bool err_terminal = false;
-  bool colour = false;               // both streams
+  bool colour = false;                // both streams
   std::function<int()> columns = {};  // of the terminal, now; none: 100
 
   int width() const;

@@ -40,11 +40,12 @@ std::string format_size(std::uint64_t bytes) {
 
 std::string format_rate(double bytes_per_second) {
   if (!(bytes_per_second > 0) || !std::isfinite(bytes_per_second)) return "-";
-  if (bytes_per_second >= 1e6) return three_digits(bytes_per_second / 1e9) + " GB/s";
+  if (bytes_per_second >= 1e8) return three_digits(bytes_per_second / 1e9) + " GB/s";
   return format_size(static_cast<std::uint64_t>(bytes_per_second)) + "/s";
 }
 
 std::string format_nanos(std::uint64_t nanoseconds) {
+  if (nanoseconds == 0) return "0 us";
   const auto value = static_cast<double>(nanoseconds);
   if (value < 1e6) return three_digits(value / 1e3) + " us";
   if (value < 1e9) return three_digits(value / 1e6) + " ms";

@@ -22,21 +22,31 @@ Json to_json(const protocol::PhaseTime& phase) {
 }
 
 Json to_json(const protocol::EngineResult& engine) {
-  return {{"engine", engine.engine},           {"required", engine.required},     {"instant", engine.instant},
-          {"committed", engine.committed},     {"bytes_total", engine.bytes_total}, {"bytes_done", engine.bytes_done},
-          {"pause_ns", engine.pause_ns},       {"channels", engine.channels},     {"way", engine.way},
+  return {{"engine", engine.engine},
+          {"required", engine.required},
+          {"instant", engine.instant},
+          {"committed", engine.committed},
+          {"bytes_total", engine.bytes_total},
+          {"bytes_done", engine.bytes_done},
+          {"pause_ns", engine.pause_ns},
+          {"channels", engine.channels},
+          {"way", engine.way},
           {"error", engine.error.empty() ? Json(nullptr) : Json(engine.error)}};
 }
 
 Json to_json(const protocol::PlanLink& link) {
-  return {{"source", link.source.value()}, {"sink", link.sink.value()}, {"channel", link.channel},
-          {"bytes", link.bytes},           {"buckets", link.buckets}};
+  return {{"source", link.source.value()},
+          {"sink", link.sink.value()},
+          {"channel", link.channel},
+          {"bytes", link.bytes},
+          {"buckets", link.buckets}};
 }
 
 template <class Value>
 Json list_of(const std::vector<Value>& values, Json (*convert)(const Value&)) {
   Json list = Json::array();
-  for (const auto& value : values) list.push_back(convert(value));
+  for (const auto& value : values)
+    list.push_back(convert(value));
   return list;
 }
 
@@ -47,8 +57,12 @@ Json to_json(const base::Error& error) {
 }
 
 Json to_json(const protocol::PlanReport& plan) {
-  return {{"hash", plan.hash.to_string()}, {"bytes", plan.bytes},       {"tensors", plan.tensors},
-          {"arena_bytes", plan.arena_bytes}, {"links", list_of(plan.links, &to_json)}, {"warnings", plan.warnings}};
+  return {{"hash", plan.hash.to_string()},
+          {"bytes", plan.bytes},
+          {"tensors", plan.tensors},
+          {"arena_bytes", plan.arena_bytes},
+          {"links", list_of(plan.links, &to_json)},
+          {"warnings", plan.warnings}};
 }
 
 Json to_json(const protocol::UpdateStatus& update) {
@@ -73,9 +87,15 @@ Json to_json(const protocol::UpdateStatus& update) {
 }
 
 Json to_json(const protocol::VersionStatus& version) {
-  return {{"version", version.version.value()}, {"committed", version.committed}, {"available", version.available},
-          {"pinned", version.pinned},           {"bytes", version.bytes},         {"created_unix_ms", version.created_unix_ms},
-          {"step", version.step},               {"source", version.source},       {"holders", version.holders},
+  return {{"version", version.version.value()},
+          {"committed", version.committed},
+          {"available", version.available},
+          {"pinned", version.pinned},
+          {"bytes", version.bytes},
+          {"created_unix_ms", version.created_unix_ms},
+          {"step", version.step},
+          {"source", version.source},
+          {"holders", version.holders},
           {"rollback_cost", version.rollback_cost}};
 }
 

@@ -11,7 +11,7 @@ namespace weightbus::cli {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const base::Error& error);                     // {"code", "message"}
+Json to_json(const base::Error& error);  // {"code", "message"}
 Json to_json(const protocol::UpdateStatus& update);
 Json to_json(const protocol::PlanReport& plan);
 Json to_json(const protocol::VersionStatus& version);

@@ -21,6 +21,12 @@ std::function<std::string(const std::string&)> duration_check() {
   };
 }
 
+std::function<std::string(const std::string&)> count_check() {
+  return [](const std::string& text) -> std::string {
+    return runtime::parse_count(text) ? std::string() : text + " is no whole number";
+  };
+}
+
 std::uint32_t duration_ms(const std::string& text) {
   const auto parsed = runtime::parse_duration(text);
   if (!parsed) return 0;

@@ -35,7 +35,9 @@ int Session::done(const std::string& text, const Json& json, int code) {
 }
 
 int Session::fail(const base::Error& error) { return fail(error, Json::object()); }
-int Session::fail(const base::Error& error, Json more) { return fail(error, std::move(more), exit_code_of(error.code)); }
+int Session::fail(const base::Error& error, Json more) {
+  return fail(error, std::move(more), exit_code_of(error.code));
+}
 
 int Session::fail(const base::Error& error, Json more, int code) {
   if (options.json) {
@@ -56,13 +58,13 @@ Progress::Mode Session::progress_mode() const {
   return console.out_terminal && console.err_terminal ? Progress::Mode::kBar : Progress::Mode::kLines;
 }
 
-base::Result<protocol::UpdateStatus> Session::wait(runtime::AdminClient& client, const protocol::UpdateAccepted& accepted,
-                                                   Progress::Mode mode) {
+base::Result<protocol::UpdateStatus> Session::wait(runtime::AdminClient& client,
+                                                   const protocol::UpdateAccepted& accepted, Progress::Mode mode) {
   Progress progress(console, mode);
   WaitOptions wait{accepted.update, accepted.queued, client.epoch()};
-  const WaitWorld world{[&] { return client.ask<protocol::ModelStatus>(protocol::StatusRequest{}, base::Millis(1'000)); },
-                        [] { return runtime::now(); },
-                        [](base::Duration time) { std::this_thread::sleep_for(time); }};
+  const WaitWorld world{
+      [&] { return client.ask<protocol::ModelStatus>(protocol::StatusRequest{}, base::Millis(1'000)); },
+      [] { return runtime::now(); }, [](base::Duration time) { std::this_thread::sleep_for(time); }};
   return wait_for_update(wait, world, progress);
 }
 

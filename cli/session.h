@@ -33,8 +33,8 @@ class Session {
 
   GlobalOptions options;
   Console console;
-  std::string command;           // "push", for messages
-  std::function<int()> action;   // what the chosen command does; returns the exit code
+  std::string command;          // "push", for messages
+  std::function<int()> action;  // what the chosen command does; returns the exit code
 
   // A client as the options say; whether a coordinator is there shows at its first request.
   base::Result<std::unique_ptr<runtime::AdminClient>> connect() const;

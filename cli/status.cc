@@ -29,10 +29,10 @@ Json part_of(const protocol::ModelStatus& status, const char* part) {
 }  // namespace
 
 void add_status(CLI::App& app, Session& session) {
-  add_view(app, session, "status", "Show every engine, its version, the running update and what happened last", &status_view,
-           [](const protocol::ModelStatus& status) { return to_json(status); });
-  add_view(app, session, "versions", "Show what was committed, who holds it, and what going back would cost", &versions_view,
-           [](const protocol::ModelStatus& status) { return part_of(status, "versions"); });
+  add_view(app, session, "status", "Show every engine, its version, the running update and what happened last",
+           &status_view, [](const protocol::ModelStatus& status) { return to_json(status); });
+  add_view(app, session, "versions", "Show what was committed, who holds it, and what going back would cost",
+           &versions_view, [](const protocol::ModelStatus& status) { return part_of(status, "versions"); });
   add_view(app, session, "members", "Show every agent, its state and what it holds", &members_view,
            [](const protocol::ModelStatus& status) { return part_of(status, "members"); });
 }

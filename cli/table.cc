@@ -21,7 +21,8 @@ std::size_t text_columns(std::string_view text) noexcept {
 std::string fit_text(std::string_view text, std::size_t columns) {
   std::string clean(text);
   // Names and errors come from other machines: an escape sequence in one must not reach the terminal.
-  std::replace_if(clean.begin(), clean.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  std::replace_if(
+      clean.begin(), clean.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   if (text_columns(clean) <= columns) return clean;
   const std::string_view dots = columns >= 4 ? "..." : "";
   const std::size_t keep = columns - dots.size();
@@ -64,7 +65,8 @@ std::vector<std::size_t> Table::widths(std::size_t width) const {
   std::size_t total = 0;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t widest = text_columns(columns_[i].title);
-    for (const auto& row : rows_) widest = std::max(widest, text_columns(row[i].text));
+    for (const auto& row : rows_)
+      widest = std::max(widest, text_columns(row[i].text));
     widths.push_back(widest);
     total += widest + (i == 0 ? 0 : kGap);
   }
@@ -97,9 +99,11 @@ std::string Table::render(const Console& console, int width) const {
     out += text + "\n";
   };
   std::vector<Cell> titles;
-  for (const auto& column : columns_) titles.emplace_back(column.title, Style::kDim);
+  for (const auto& column : columns_)
+    titles.emplace_back(column.title, Style::kDim);
   line(titles);
-  for (const auto& row : rows_) line(row);
+  for (const auto& row : rows_)
+    line(row);
   return out;
 }
 

@@ -30,8 +30,8 @@ class Table {
   // As many cells as there are columns.
   void add(std::vector<Cell> row);
   bool empty() const { return rows_.empty(); }
-  // Lines that end with "\n", at most `width` columns each: the widest column gives way, down to 8. A cell that does not
-  // fit ends in "...".
+  // Lines that end with "\n", at most `width` columns each: the widest column gives way, down to 8. A cell that does
+  // not fit ends in "...".
   std::string render(const Console& console, int width) const;
 
  private:

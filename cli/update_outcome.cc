@@ -18,9 +18,10 @@ int start_and_wait(Session& session, protocol::Body request, bool no_wait) {
   if (no_wait) {
     Json json = ids;
     json["queued"] = accepted->queued;
-    return session.done(fmt::format("update {} to version {} {}; `weightbus status` shows it\n", accepted->update.value(),
-                                    accepted->target.value(), accepted->queued ? "waits in the queue" : "has begun"),
-                        json);
+    return session.done(
+        fmt::format("update {} to version {} {}; `weightbus status` shows it\n", accepted->update.value(),
+                    accepted->target.value(), accepted->queued ? "waits in the queue" : "has begun"),
+        json);
   }
   const auto update = session.wait(**client, *accepted, session.progress_mode());
   if (!update) return session.fail(update.error(), ids);

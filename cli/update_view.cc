@@ -46,14 +46,20 @@ std::string phases_text(const protocol::UpdateStatus& update) {
 }
 
 std::string engines_table(const protocol::UpdateStatus& update, const Console& console, int width) {
-  Table table({{"engine"}, {"result"}, {"bytes", Align::kRight}, {"pause", Align::kRight}, {"channel"}, {"way"}, {"note"}});
+  Table table(
+      {{"engine"}, {"result"}, {"bytes", Align::kRight}, {"pause", Align::kRight}, {"channel"}, {"way"}, {"note"}});
   for (const auto& engine : update.engines) {
     const bool good = engine.committed;
     const std::string result = good ? "committed" : engine.error.empty() ? "unchanged" : "failed";
-    table.add({engine.engine, Cell(result, good ? Style::kGood : engine.error.empty() ? Style::kNone : Style::kBad),
+    table.add({engine.engine,
+               Cell(result, good                   ? Style::kGood
+                            : engine.error.empty() ? Style::kNone
+                                                   : Style::kBad),
                engine.instant ? "none" : format_size(engine.bytes_total), good ? format_nanos(engine.pause_ns) : "-",
                engine.channels.empty() ? "-" : engine.channels, engine.way.empty() ? "-" : engine.way,
-               !engine.error.empty() ? engine.error : engine.required ? "" : "was not required"});
+               !engine.error.empty() ? engine.error
+               : engine.required     ? ""
+                                     : "was not required"});
   }
   return table.render(console, width);
 }
@@ -115,8 +121,8 @@ std::string progress_line(const protocol::UpdateStatus& update, int width) {
 }
 
 std::string phase_line(const protocol::UpdateStatus& update) {
-  std::string line = fmt::format("{} {} to version {}: {}", protocol::update_kind_name(update.kind), update.update.value(),
-                                 update.target.value(), protocol::phase_name(update.phase));
+  std::string line = fmt::format("{} {} to version {}: {}", protocol::update_kind_name(update.kind),
+                                 update.update.value(), update.target.value(), protocol::phase_name(update.phase));
   if (update.phase >= protocol::Phase::kPlanned && update.bytes_total > 0) {
     line += fmt::format(", {} of {}", format_size(update.bytes_done), format_size(update.bytes_total));
   }
@@ -129,10 +135,14 @@ std::string update_result(const protocol::UpdateStatus& update, const Console& c
   std::string out = headline(update, console) + "\n";
   if (!update.source.empty()) out += fit_text("  from     " + update.source, columns) + "\n";
   const double rate = update.phase == protocol::Phase::kCommitted ? staging_rate(update) : 0;
-  out += fmt::format("  bytes    {}{}\n", format_size(update.bytes_total),
-                     rate > 0 && update.bytes_total > 0 ? " at " + format_rate(rate) : "");
-  out += fmt::format("  digests  {} compared{}\n", update.digests_compared,
-                     update.phase == protocol::Phase::kCommitted ? ", all equal" : "");
+  if (update.bytes_total > 0) {
+    out +=
+        fmt::format("  bytes    {}{}\n", format_size(update.bytes_total), rate > 0 ? " at " + format_rate(rate) : "");
+  }
+  if (update.digests_compared > 0) {
+    out += fmt::format("  digests  {} compared{}\n", update.digests_compared,
+                       update.phase == protocol::Phase::kCommitted ? ", all equal" : "");
+  }
   if (const std::string phases = phases_text(update); !phases.empty()) {
     const std::string wrapped = wrap_text(phases, columns, 11);
     out += "  phases   " + wrapped.substr(std::min<std::size_t>(11, wrapped.size()));
@@ -140,7 +150,8 @@ std::string update_result(const protocol::UpdateStatus& update, const Console& c
   if (!update.engines.empty()) out += "\n" + engines_table(update, console, width);
   if (update.error && update.phase != protocol::Phase::kCommitted) {
     const std::string text = wrap_text(update.error->message, columns, 2);
-    out += "\n" + console.paint(Style::kBad, std::string("Error: ") + base::error_code_name(update.error->code)) + "\n" + text;
+    out += "\n" + console.paint(Style::kBad, std::string("Error: ") + base::error_code_name(update.error->code)) +
+           "\n" + text;
     out += "Nothing changed: the engines serve what they served before.\n";
   }
   return out;
@@ -166,8 +177,8 @@ std::string plan_result(const protocol::UpdateStatus& update, const Console& con
   Table table({{"from"}, {"to"}, {"channel"}, {"bytes", Align::kRight}, {"buckets", Align::kRight}});
   for (std::size_t i = 0; i < std::min(plan.links.size(), kLinksShown); ++i) {
     const auto& link = plan.links[i];
-    table.add({link.source.value(), link.sink.value(), link.channel.empty() ? "-" : link.channel, format_size(link.bytes),
-               std::to_string(link.buckets)});
+    table.add({link.source.value(), link.sink.value(), link.channel.empty() ? "-" : link.channel,
+               format_size(link.bytes), std::to_string(link.buckets)});
   }
   if (!table.empty()) out += "\n" + table.render(console, width);
   if (plan.links.size() > kLinksShown) {

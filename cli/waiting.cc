@@ -48,18 +48,23 @@ const protocol::UpdateStatus* find_ended(const protocol::ModelStatus& status, mo
 base::Error lost(const WaitOptions& options, const protocol::ModelStatus& status) {
   const auto id = options.update.value();
   if (options.epoch && status.epoch != *options.epoch) {
-    return {base::ErrorCode::kAborted,
-            fmt::format("the coordinator was restarted before update {} was decided, so it was aborted; the engines serve "
-                        "what they served before; ask again", id)};
+    return {
+        base::ErrorCode::kAborted,
+        fmt::format("the coordinator was restarted before update {} was decided, so it was aborted; the engines serve "
+                    "what they served before; ask again",
+                    id)};
   }
-  return {base::ErrorCode::kUnavailable,
-          fmt::format("the coordinator knows nothing of update {} any more; see `weightbus status` for what is committed, "
-                      "and the coordinator's log for why", id)};
+  return {
+      base::ErrorCode::kUnavailable,
+      fmt::format("the coordinator knows nothing of update {} any more; see `weightbus status` for what is committed, "
+                  "and the coordinator's log for why",
+                  id)};
 }
 
 }  // namespace
 
-base::Result<protocol::UpdateStatus> wait_for_update(const WaitOptions& options, const WaitWorld& world, Progress& progress) {
+base::Result<protocol::UpdateStatus> wait_for_update(const WaitOptions& options, const WaitWorld& world,
+                                                     Progress& progress) {
   base::Instant heard = world.now();
   std::optional<base::Instant> missing_since;
   for (;;) {

@@ -37,11 +37,11 @@ class Progress {
 
 struct WaitOptions {
   model::UpdateId update;
-  bool queued = false;                     // it began behind another one
-  std::optional<model::Epoch> epoch;       // of the coordinator that accepted it
+  bool queued = false;                // it began behind another one
+  std::optional<model::Epoch> epoch;  // of the coordinator that accepted it
   base::Duration poll = base::Millis(100);
-  base::Duration patience = base::Millis(30'000);  // with a coordinator that does not answer: it may be restarting
-  base::Duration lost_after = base::Millis(2'000); // that nobody has heard of the update
+  base::Duration patience = base::Millis(30'000);   // with a coordinator that does not answer: it may be restarting
+  base::Duration lost_after = base::Millis(2'000);  // that nobody has heard of the update
 };
 
 // What it needs of the world; in tests, made up.
@@ -51,8 +51,9 @@ struct WaitWorld {
   std::function<void(base::Duration)> sleep;
 };
 
-// Until the update has ended (a dry run ends as `planned`). kUnavailable: the coordinator stopped answering, the outcome
-// is unknown. kAborted: the coordinator was restarted before the update was decided, so that it never will be.
-base::Result<protocol::UpdateStatus> wait_for_update(const WaitOptions& options, const WaitWorld& world, Progress& progress);
+// Until the update has ended (a dry run ends as `planned`). kUnavailable: the coordinator stopped answering, the
+// outcome is unknown. kAborted: the coordinator was restarted before the update was decided, so that it never will be.
+base::Result<protocol::UpdateStatus> wait_for_update(const WaitOptions& options, const WaitWorld& world,
+                                                     Progress& progress);
 
 }  // namespace weightbus::cli

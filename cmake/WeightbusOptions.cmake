@@ -1,3 +1,8 @@
+# x86-64 only: digests and copies are written for its vector units (chosen at run time where they differ).
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  message(FATAL_ERROR "Weightbus is built for x86-64, not for ${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+
 # Build options and the flags that every target of ours gets.
 option(WEIGHTBUS_TESTS "Build the tests" ON)
 option(WEIGHTBUS_BENCH "Build the benchmarks" ON)

@@ -24,7 +24,7 @@ runtime::ProgramInfo program() {
       {"journal", SettingType::kPath, std::nullopt, "The SQLite file that holds every decision. On a local disk, backed up; without it the fleet has to be adopted anew.", "", "/var/lib/weightbus/journal.db"},
       {"lease", SettingType::kDuration, "10s", "How long the journal stays ours without renewal; another coordinator can take it over after that.", "", "", 1'000'000'000},
       {"heartbeat_interval", SettingType::kDuration, "500ms", "How often members report. Progress bars move as often.", "", "", 10'000'000},
-      {"member_timeout", SettingType::kDuration, "3s", "A member silent for longer is lost: an update that needs it aborts. Several heartbeats.", "", "", 100'000'000},
+      {"member_timeout", SettingType::kDuration, "5s", "A member silent for longer is lost: an update that needs it aborts. Several heartbeats.", "", "", 100'000'000},
       {"update_deadline", SettingType::kDuration, "10m", "From the beginning of an update to its decision; then it aborts. As long as reading a checkpoint may take.", "", "", 1'000'000},
       {"pause_deadline", SettingType::kDuration, "10s", "How long the ranks of an engine may take to pause at a step; longer than the longest step.", "", "", 1'000'000},
       {"commit_deadline", SettingType::kDuration, "30s", "From the decision to the commit of each engine; one that takes longer is quarantined and catches up.", "", "", 1'000'000},

@@ -85,6 +85,7 @@ Found find_arena(protocol::AgentState& state, const runtime::AgentFiles& files, 
   if (arena) return {*arena, *manifest};
   observe::log(observe::Level::kWarn, "arena.lost", {{"error", arena.error().message}});
   state.has_arena = false;
+  state.live = 0;
   state.halves[0] = state.halves[1] = protocol::Half{};
   return {};
 }

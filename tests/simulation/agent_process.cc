@@ -375,6 +375,10 @@ void AgentProcess::perform(const protocol::DoRetain& action) {
         error = base::Error{base::ErrorCode::kResourceExhausted, "the disk is full"};
       } else {
         const auto layout = model::layout_hash(ToyModel::sink_manifest(self_.rank, self_.world));
+        const auto content = world_.content_of(*action.capture);
+        if (!content || halves_[action.half] != world_.toy.sink_bytes(*content, self_.rank, self_.world)) {
+          throw Violation(fmt::format("{} captures other bytes than those of version {}", self_.id.value(), action.capture->value()));
+        }
         snapshots_[*action.capture] = {layout, halves_[action.half]};
       }
     }

@@ -80,7 +80,7 @@ void EngineProcess::begin_step() {
     }
     version = tag->version;
     const auto content = world_.content_of(*version);
-    if (!content || !world_.decided(*tag)) {
+    if (!content || !world_.decided(agent->self().id, *tag)) {
       throw Violation(fmt::format("{} computes with version {}, which no update committed", who, version->value()));
     }
     if (agent->half(mapped) != world_.toy.sink_bytes(*content, rank, static_cast<std::uint32_t>(ranks_.size()))) {

@@ -16,6 +16,7 @@ struct Options {
   std::uint64_t start = 1;
   std::optional<std::uint64_t> seed;
   bool verbose = false;
+  std::uint64_t events = 100;
   bool faults = true;
 };
 
@@ -38,6 +39,7 @@ std::optional<Options> parse(int argc, char** argv) {
     if (name == "--seeds") options.seeds = value;
     else if (name == "--start") options.start = value;
     else if (name == "--seed") options.seed = value;
+    else if (name == "--events") options.events = value;
     else return std::nullopt;
   }
   return options;
@@ -45,7 +47,7 @@ std::optional<Options> parse(int argc, char** argv) {
 
 // What is wrong with a seed, if anything.
 std::optional<std::string> run_one(std::uint64_t seed, const Options& options, World::Counts& totals, double& hours) {
-  World world(seed, options.faults, false);
+  World world(seed, options.faults, 0);
   std::optional<std::string> wrong;
   try {
     world.run();
@@ -63,13 +65,14 @@ std::optional<std::string> run_one(std::uint64_t seed, const Options& options, W
   totals.deaths += c.deaths;
   totals.corruptions += c.corruptions;
   totals.fenced += c.fenced;
+  totals.lost += c.lost;
   hours += static_cast<double>(world.clock.since_start_ms()) / 3.6e6;
   return wrong;
 }
 
 // The same seed again, telling what happens.
 void show(std::uint64_t seed, const Options& options) {
-  World world(seed, options.faults, true);
+  World world(seed, options.faults, options.events);
   std::string end = "it holds";
   try {
     world.run();
@@ -102,8 +105,8 @@ int run(const Options& options) {
   fmt::print("{} seeds, {} failed; {:.0f} seeds/s, {:.2f} simulated hours\n", options.seeds, failures,
              static_cast<double>(options.seeds) / seconds, hours);
   fmt::print("{} updates: {} pushes, {} rollbacks and {} catch-ups committed, {} aborted; {} steps, {} messages, {} deaths, "
-             "{} corrupted copies, {} fenced\n", totals.updates, totals.commits, totals.rollbacks, totals.catch_ups, totals.aborts,
-             totals.steps, totals.messages, totals.deaths, totals.corruptions, totals.fenced);
+             "{} corrupted copies, {} fenced, {} times every holder was lost\n", totals.updates, totals.commits, totals.rollbacks, totals.catch_ups, totals.aborts,
+             totals.steps, totals.messages, totals.deaths, totals.corruptions, totals.fenced, totals.lost);
   return failures == 0 ? 0 : 1;
 }
 
@@ -113,7 +116,7 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   const auto options = weightbus::simulation::parse(argc, argv);
   if (!options) {
-    fmt::print(stderr, "usage: simulation [--seeds N] [--start S] [--seed S] [--no-faults] [--verbose]\n");
+    fmt::print(stderr, "usage: simulation [--seeds N] [--start S] [--seed S] [--events N] [--no-faults] [--verbose]\n");
     return 2;
   }
   return weightbus::simulation::run(*options);

@@ -10,6 +10,8 @@
 namespace weightbus::simulation {
 namespace {
 constexpr base::Duration kConvergeWithin = base::Millis(90'000);
+constexpr int kPushesMax = 4;
+constexpr base::Duration kRequestLost = base::Millis(10'000);
 // Its own deadline, the commit's or the abort's, and what a stopped coordinator sleeps.
 constexpr base::Duration kUpdateEndsWithin = base::Millis(3'000 + 1'500 + 1'000 + 4'000);
 }  // namespace
@@ -107,6 +109,20 @@ bool World::converged(std::string& why) const {
   return true;
 }
 
+// Whoever held a version is gone for good: only a new push helps.
+bool World::lost_all() const {
+  for (const auto& coordinator : coordinators_) {
+    if (!coordinator->writer()) continue;
+    const auto status = coordinator->fsm()->models().at(kModel)->status(clock.protocol_now());
+    if (status.running || status.members.size() != agents_.size()) return false;
+    for (const auto& member : status.members) {
+      if (!member.connected) return false;
+    }
+    return std::none_of(status.versions.begin(), status.versions.end(), [](const auto& version) { return version.available; });
+  }
+  return false;
+}
+
 void World::run() {
   for (auto& coordinator : coordinators_) coordinator->start();
   for (auto& [id, process] : agents_) clock.after_us(between(0, 500'000), [p = process.get()] { p->start(); });
@@ -147,19 +163,31 @@ void World::run() {
       clock.run_next();
     }
   };
-  wait_until([&] { return converged(why); }, "the fleet does not converge");
-  // A push succeeds, unless what was asked before is still being answered.
+  auto lost_since = clock.now();
+  wait_until(
+      [&] {
+        if (converged(why)) return true;
+        if (!lost_all()) lost_since = clock.now();
+        return clock.now() - lost_since > base::Millis(2'000);
+      },
+      "the fleet does not converge");
+  if (!converged(why)) ++counts.lost;
+  // Then a push succeeds. The first may meet what nobody has noticed yet: a member that died just before.
   std::optional<std::uint64_t> request;
+  int pushes = 0;
+  auto asked_at = clock.now();
   wait_until(
       [&] {
         const auto version = request ? admin_->accepted(*request) : std::nullopt;
-        if (version && content_of(*version) && converged(why)) return true;
-        const bool refused = request && !version && admin_->answered(*request);
-        if (!request || refused) {
-          admin_->push(0, true);
-          request = admin_->last_request();
-        }
-        if (version && converged(why) && !content_of(*version)) why = "it was aborted";
+        if (!converged(why) && !lost_all()) return false;
+        if (version && content_of(*version)) return converged(why);
+        // What a coordinator accepted that had been replaced without knowing it yet never begins.
+        const bool waits = request && (!admin_->answered(*request) || (version && !ended_.contains(version->value())));
+        if (waits && clock.now() - asked_at < kRequestLost) return false;
+        asked_at = clock.now();
+        if (++pushes > kPushesMax) throw Violation("a push does not succeed: " + why);
+        admin_->push(0, true);
+        request = admin_->last_request();
         return false;
       },
       "a push does not succeed");

@@ -10,10 +10,6 @@
 #include "weightbus/wire/codec.h"
 
 namespace weightbus::simulation {
-namespace {
-constexpr std::size_t kEventsKept = 100;
-}
-
 Faults Faults::draw(base::Prng& random) {
   Faults faults;
   const auto sometimes = [&](std::uint64_t percent, std::uint64_t most) { return random.chance(percent) ? random.below(most + 1) : 0; };
@@ -31,7 +27,7 @@ Faults Faults::draw(base::Prng& random) {
   return faults;
 }
 
-World::World(std::uint64_t seed, bool with_faults, bool trace) : random(seed), trace_(trace) {
+World::World(std::uint64_t seed, bool with_faults, std::size_t trace) : random(seed), trace_(trace) {
   if (with_faults) faults = Faults::draw(random);
   options.heartbeat_interval = base::Millis(250);
   options.member_timeout = base::Millis(1'000);
@@ -82,10 +78,10 @@ AgentProcess* World::agent(const model::MemberId& id) {
 }
 
 void World::note(std::string text) {
-  if (!trace_) return;
+  if (trace_ == 0) return;
   const auto ms = clock.since_start_ms();
   events_.push_back(fmt::format("{:6}.{:03} {}", ms / 1000, ms % 1000, text));
-  if (events_.size() > kEventsKept) events_.pop_front();
+  if (events_.size() > trace_) events_.pop_front();
 }
 
 // ---------------------------------------------------------------- network
@@ -96,7 +92,7 @@ bool World::cut(const model::MemberId& from, const model::MemberId& to) const {
 
 void World::send(const protocol::Envelope& envelope) {
   ++counts.messages;
-  if (trace_ && !std::holds_alternative<protocol::Heartbeat>(envelope.body) && !std::holds_alternative<protocol::Welcome>(envelope.body)) {
+  if (trace_ > 0 && !std::holds_alternative<protocol::Heartbeat>(envelope.body) && !std::holds_alternative<protocol::Welcome>(envelope.body)) {
     note(fmt::format("{} -> {}: {} e{} u{}", envelope.from.value(), envelope.to.value(), protocol::body_name(envelope.body),
                      envelope.epoch.number, envelope.update ? envelope.update->value() : 0));
   }
@@ -177,6 +173,7 @@ void World::journal_grew() {
     if (const auto wrong = journal_checker_.add(*record)) throw Violation("journal: " + *wrong);
     if (const auto* ended = std::get_if<protocol::Ended>(&*record)) {
       ++counts.updates;
+      if (ended->status.kind == protocol::UpdateKind::kPush) ended_.insert(ended->status.target.value());
       counts.aborts += ended->status.phase == protocol::Phase::kAborted;
     }
     const auto* decided = std::get_if<protocol::Decided>(&*record);
@@ -188,7 +185,7 @@ void World::journal_grew() {
       ++(decided->kind == protocol::UpdateKind::kRollback ? counts.rollbacks : counts.catch_ups);
     }
     for (const auto& engine : decided->engines) {
-      for (const auto& rank : engine.ranks) decided_tags_.insert({rank.tag.version.value(), rank.tag.update.value()});
+      for (const auto& rank : engine.ranks) decided_.insert({rank.rank.value(), rank.tag.update.value()});
     }
   }
 }

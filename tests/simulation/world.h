@@ -51,7 +51,8 @@ inline const model::ModelName kModel{"toy"};
 
 class World {
  public:
-  World(std::uint64_t seed, bool with_faults, bool trace);
+  // `trace`: how many of the last events to keep.
+  World(std::uint64_t seed, bool with_faults, std::size_t trace);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -72,7 +73,7 @@ class World {
   void send(const protocol::Envelope& envelope);
   AgentProcess* agent(const model::MemberId& id);
   EngineProcess& engine(const std::string& name) { return *engines_.at(name); }
-  bool tracing() const { return trace_; }
+  bool tracing() const { return trace_ > 0; }
   void note(std::string text);
   const std::deque<std::string>& events() const { return events_; }
 
@@ -81,11 +82,11 @@ class World {
   void before_decision(const protocol::Decided& record, const protocol::UpdateRun* run);
   void journal_grew();
   std::optional<std::uint64_t> content_of(model::WeightVersion version) const;
-  bool decided(const protocol::Tag& tag) const { return decided_tags_.contains({tag.version.value(), tag.update.value()}); }
+  bool decided(const model::MemberId& rank, const protocol::Tag& tag) const { return decided_.contains({rank.value(), tag.update.value()}); }
 
   struct Counts {
     std::uint64_t updates = 0, commits = 0, rollbacks = 0, catch_ups = 0, aborts = 0, steps = 0, messages = 0, deaths = 0,
-                  corruptions = 0, fenced = 0;
+                  corruptions = 0, fenced = 0, lost = 0;
   };
   Counts counts;
 
@@ -97,9 +98,10 @@ class World {
   void disaster();
   void heal();
   bool converged(std::string& why) const;
+  bool lost_all() const;
   void check_runs();
 
-  bool trace_;
+  std::size_t trace_;
   std::uint64_t boots_ = 0;
   std::uint64_t stream_ = 0;
   std::deque<std::string> events_;
@@ -111,8 +113,9 @@ class World {
 
   protocol::JournalChecker journal_checker_;
   std::size_t journal_checked_ = 0;
+  std::set<std::uint64_t> ended_;  // versions whose push has ended
   std::map<std::uint64_t, std::uint64_t> contents_;  // committed version -> content number
-  std::set<std::pair<std::uint64_t, std::uint64_t>> decided_tags_;  // (version, update)
+  std::set<std::pair<std::string, std::uint64_t>> decided_;  // halves that decisions named: (rank, update)
   std::map<std::pair<std::string, std::uint64_t>, bool> staged_;  // (member, update) -> every byte was right
   std::map<std::pair<std::uint64_t, std::uint64_t>, base::Instant> run_began_;  // (epoch, update)
 };

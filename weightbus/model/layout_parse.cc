@@ -1,4 +1,5 @@
 // The layout file's format: JSON to a Layout, every key known and typed.
+#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <set>
 

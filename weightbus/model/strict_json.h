@@ -1,9 +1,8 @@
-// JSON from outside: no name twice in one object, bounded depth, errors as values. Includes the JSON library, so only
-// .cc files include this.
+// JSON from outside: no name twice in one object, bounded depth, errors as values.
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

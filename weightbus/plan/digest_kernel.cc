@@ -40,7 +40,6 @@ alignas(64) constexpr DigestKeys kKeys = make_digest_keys();
 
 using Kernel = BlockSums (*)(const std::byte*, std::size_t, std::size_t);
 
-#if defined(__x86_64__)
 [[gnu::target("avx2")]] BlockSums sum_avx2(const std::byte* data, std::size_t first_word, std::size_t words) {
   return sum_pairs(data, first_word, words);
 }
@@ -48,15 +47,12 @@ using Kernel = BlockSums (*)(const std::byte*, std::size_t, std::size_t);
                                                                         std::size_t words) {
   return sum_pairs(data, first_word, words);
 }
-#endif
 
 // Chosen by hand and not by an ifunc: resolvers of those run before the sanitizers are ready.
 Kernel choose() noexcept {
-#if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f")) return sum_avx512;
   if (__builtin_cpu_supports("avx2")) return sum_avx2;
-#endif
   return sum_words_portable;
 }
 

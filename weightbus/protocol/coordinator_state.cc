@@ -11,9 +11,12 @@ void apply_decided(ModelState& model, const Decided& record) {
   model.committed = record.target;
   model.open = record;
   // A target without a push of ours is a version of an adopted fleet.
-  const auto entry = model.versions.try_emplace(record.target, VersionRecord{record, {}, {}, false}).first;
+  const auto entry = model.versions.try_emplace(record.target, VersionRecord{record, {}, {}, {}, false}).first;
   if (record.kind == UpdateKind::kPush) entry->second.digests = {record.digests.begin(), record.digests.end()};
   entry->second.updates.insert(record.update.value());
+  for (const auto& engine : record.engines) {
+    for (const auto& rank : engine.ranks) entry->second.proven.emplace(rank.tag.update.value(), rank.rank);
+  }
 }
 
 }  // namespace

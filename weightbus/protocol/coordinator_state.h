@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "weightbus/protocol/journal.h"
 
@@ -17,7 +18,10 @@ inline constexpr std::uint64_t kNumbersBlock = 64;  // how many numbers are writ
 struct VersionRecord {
   Decided decided;                         // the push that made it
   std::map<std::string, plan::Digest> digests;
-  std::set<std::uint64_t> updates;         // update ids that staged it, decided
+  std::set<std::uint64_t> updates;         // that were decided for it
+  // (update that staged it, rank): halves that a decision named. A rank that left its update before the decision may hold
+  // the tag too, but nobody has compared its digests.
+  std::set<std::pair<std::uint64_t, model::MemberId>> proven;
   bool pinned = false;
 };
 

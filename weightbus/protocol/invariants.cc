@@ -27,9 +27,7 @@ Broken JournalChecker::add(const JournalRecord& record) {
             if (!numbers.ended.insert(r.status.update.value()).second) {
               return fmt::format("update {} ends twice", r.status.update.value());
             }
-            const bool was_decided = std::any_of(numbers.versions.begin(), numbers.versions.end(), [&](const auto& version) {
-              return version.second.contains(r.status.update.value());
-            });
+            const bool was_decided = numbers.updates.contains(r.status.update.value());
             if (was_decided != (r.status.phase == Phase::kCommitted)) {
               return fmt::format("update {} ends as {}, against its decision", r.status.update.value(), phase_name(r.status.phase));
             }
@@ -59,16 +57,20 @@ Broken JournalChecker::decided(Numbers& numbers, const Decided& record) {
   } else if (!numbers.versions.contains(record.target)) {
     return fmt::format("update {} goes to version {}, which was never committed", update, record.target.value());
   }
-  auto& staged_by = numbers.versions[record.target];
-  staged_by.insert(update);
+  auto& proven = numbers.versions[record.target];
   for (const auto& engine : record.engines) {
     for (const auto& rank : engine.ranks) {
-      if (rank.tag.version != record.target || !staged_by.contains(rank.tag.update.value())) {
+      const bool known = rank.tag.update == record.update || proven.contains({rank.tag.update.value(), rank.rank});
+      if (rank.tag.version != record.target || !known) {
         return fmt::format("update {} names a half of {} that does not hold version {}", update, rank.rank.value(),
                            record.target.value());
       }
     }
   }
+  for (const auto& engine : record.engines) {
+    for (const auto& rank : engine.ranks) proven.emplace(rank.tag.update.value(), rank.rank);
+  }
+  numbers.updates.insert(update);
   numbers.last_update = update;
   numbers.committed = record.target;
   return std::nullopt;

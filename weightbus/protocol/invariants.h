@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weightbus/protocol/agent_output.h"
@@ -21,7 +22,7 @@ using Broken = std::optional<std::string>;
 //  - one decision for each update id; update ids of decisions and new versions only grow
 //  - numbers are used only after they were reserved
 //  - a rollback or catch-up goes to a version that was decided before; `base` is what was committed before
-//  - every half that a decision names holds its target, staged by this update or by an earlier one to the same version
+//  - every half that a decision names holds its target, staged by this update, or named by an earlier decision
 class JournalChecker {
  public:
   Broken add(const JournalRecord& record);
@@ -32,7 +33,8 @@ class JournalChecker {
     std::uint64_t updates_to = 0;
     std::uint64_t last_update = 0;  // decided
     std::optional<model::WeightVersion> committed;
-    std::map<model::WeightVersion, std::set<std::uint64_t>> versions;  // the updates decided for each
+    std::map<model::WeightVersion, std::set<std::pair<std::uint64_t, model::MemberId>>> versions;  // what decisions named
+    std::set<std::uint64_t> updates;  // decided
     std::set<std::uint64_t> ended;
   };
   static Broken decided(Numbers& numbers, const Decided& record);

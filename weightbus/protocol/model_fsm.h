@@ -102,6 +102,7 @@ class ModelFsm final : private RunContext {
   void publish(Now now, const Envelope& message, const PublishRequest& body);
   void rollback(Now now, const Envelope& message, const RollbackRequest& body);
   void begin(Now now, Queued request);
+  void drop_queued(const Queued& queued, const base::Error& reason);
   void begin_push(Now now, const Queued& request);
   void begin_rollback(Now now, const Queued& request);
   base::Result<UpdateSpec> restore_spec(UpdateKind kind, model::UpdateId id, model::WeightVersion target,

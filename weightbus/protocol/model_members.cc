@@ -143,13 +143,13 @@ void ModelFsm::quarantine(const std::string& engine, std::string why) {
   }
 }
 
-// Whether the half (0: live, 1: shadow) of a rank holds a version as some decided update staged it.
+// Whether the half (0: live, 1: shadow) of a rank holds a version, and a decision named that half.
 bool ModelFsm::serves(const MemberState& member, model::WeightVersion version, std::size_t half) const {
   if (half >= member.halves.size() || !member.halves[half].tag) return false;
   const Tag& tag = *member.halves[half].tag;
   const auto record = state_.versions.find(version);
   return tag.version == version && tag.layout == member.layout && record != state_.versions.end() &&
-         record->second.updates.contains(tag.update.value());
+         record->second.proven.contains({tag.update.value(), member.info.id});
 }
 
 void ModelFsm::lift_quarantines(Now) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "weightbus/protocol/dispatch.h"
 #include "weightbus/protocol/model_fsm.h"
@@ -129,12 +130,23 @@ void ModelFsm::rollback(Now now, const Envelope& message, const RollbackRequest&
   if (!update) return reply(message, ErrorReply{update.error()});
   Queued request{message.from, message.request, UpdateKind::kRollback, {}, to, *update, *to};
   reply(message, UpdateAccepted{*update, *to, run_ != nullptr});
+  // What was asked for before and is not decided is off, as the running update is: going back means not to go on.
+  const base::Error reason{base::ErrorCode::kAborted, fmt::format("a rollback to version {} was asked for", to->value())};
+  for (const auto& queued : std::exchange(queue_, {})) drop_queued(queued, reason);
   if (!run_) return begin(now, std::move(request));
-  queue_.push_front(std::move(request));
+  queue_.push_back(std::move(request));
   if (run_->can_abort()) {
-    run_->abort(now, {base::ErrorCode::kAborted, fmt::format("a rollback to version {} was asked for", to->value())});
+    run_->abort(now, reason);
     end_run(now);
   }
+}
+
+void ModelFsm::drop_queued(const Queued& queued, const base::Error& reason) {
+  UpdateStatus status{queued.id, queued.kind, Phase::kAborted, state_.committed, queued.target, now_.unix_ms};
+  status.error = reason;
+  event(fmt::format("update {} aborted before it began: {}", queued.id.value(), reason.message));
+  output_.observe.push_back(UpdateFinished{name_, status});
+  output_.persist.push_back(Ended{name_, std::move(status)});
 }
 
 // ---------------------------------------------------------------- beginning
@@ -166,7 +178,11 @@ void ModelFsm::begin_push(Now now, const Queued& request) {
   }
   launch(now, std::move(spec));
   if (!trainers) run_->abort(now, {base::ErrorCode::kUnavailable, missing("")});
-  if (run_ && run_->spec().engines.empty()) run_->abort(now, {base::ErrorCode::kUnavailable, "no engine can take part"});
+  const std::size_t engines = run_ ? run_->spec().engines.size() : 0;
+  if (run_ && (engines == 0 || engines < request.publish.require)) {
+    run_->abort(now, {base::ErrorCode::kUnavailable,
+                      fmt::format("{} engines can take part, {} are required", engines, std::max(1U, request.publish.require))});
+  }
   end_run(now);
 }
 

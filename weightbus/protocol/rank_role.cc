@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace weightbus::protocol {
 namespace {
 constexpr base::Duration kRepeatInterval = base::Millis(500);
@@ -17,6 +19,8 @@ void RankRole::start() {
   resumed_attempt_ = context_.state.resumed_attempt;
   if (context_.state.paused_attempt == 0) return;
   attempt_ = context_.state.paused_attempt;
+  // The exchange that was recorded may not have been made. Where nothing was recorded nothing is mapped.
+  if (context_.state.has_arena && context_.state.halves[sink_.live()].tag) lease(1 - sink_.live());
   begin_pause(kLatePauseDeadlineMs);
 }
 
@@ -57,7 +61,27 @@ void RankRole::done(const PauseDone& event) {
   if (!event.result) return fail(event.result.error());
   all_paused_ = true;
   if (wanted_) return do_exchange();
+  if (resync()) return;
   answer(RankPaused{attempt_});
+}
+
+void RankRole::lease(std::uint32_t half) {
+  if (leased_[half]) return;
+  leased_[half] = true;
+  sink_.lease(half);
+}
+
+// Makes the clients map what is recorded as live, if they may not; true while that is under way.
+bool RankRole::resync() {
+  const auto halves = sink_.halves();
+  if (synced() || halves.empty() || !halves[0].tag) return false;
+  exchange_to(sink_.live(), *halves[0].tag);
+  return true;
+}
+
+void RankRole::exchange_to(std::uint32_t half, const Tag& tag) {
+  stage_ = Stage::kExchanging;
+  context_.perform(DoExchange{attempt_, half, tag});
 }
 
 void RankRole::exchange(const model::MemberId& driver, const RankExchange& request) {
@@ -76,17 +100,21 @@ void RankRole::do_exchange() {
     return fail({base::ErrorCode::kNotFound, fmt::format("no half holds version {} of update {}; it was lost or overwritten",
                                                          wanted_->version.value(), wanted_->update.value())});
   }
-  stage_ = Stage::kExchanging;
+  if (*half != sink_.live()) lease(1 - *half);
   sink_.make_live(*half);  // recorded before the exchange: after a restart clients are told to map this half
-  context_.perform(DoExchange{attempt_, *half, *wanted_});
+  exchange_to(*half, *wanted_);
 }
 
 void RankRole::done(const ExchangeDone& event) {
   if (stage_ != Stage::kExchanging) return;
   stage_ = Stage::kPaused;
   if (!event.result) return fail(event.result.error());
-  if (event.attempt != attempt_) return;  // a newer attempt asks for its own half
+  for (std::uint32_t half = 0; half < 2; ++half) {
+    if (std::exchange(leased_[half], false)) sink_.end_lease(half);
+  }
   failed_.reset();
+  if (event.attempt != attempt_) return;  // a newer attempt asks for its own half
+  if (!wanted_ || context_.state.halves[sink_.live()].tag != *wanted_) return answer(RankPaused{attempt_});
   sink_.committed(*wanted_);
   answer(RankExchanged{attempt_});
 }
@@ -97,6 +125,10 @@ void RankRole::resume(const model::MemberId& driver, const RankResume& request) 
   attempt_ = request.attempt;
   if (attempt_ <= resumed_attempt_) return answer(RankResumed{attempt_});
   if (stage_ != Stage::kPaused && stage_ != Stage::kRunning) return;  // busy; the driver repeats
+  if (!synced()) {  // the driver repeats
+    if (all_paused_ && stage_ == Stage::kPaused && resync()) return;
+    return begin_pause(kLatePauseDeadlineMs);
+  }
   stage_ = Stage::kResuming;
   const auto halves = sink_.halves();
   std::optional<model::WeightVersion> version;

@@ -40,6 +40,10 @@ class RankRole {
   void begin_pause(std::uint32_t deadline_ms);
   void fail(base::Error error);
   void do_exchange();
+  void exchange_to(std::uint32_t half, const Tag& tag);
+  bool synced() const { return !leased_[0] && !leased_[1]; }
+  bool resync();
+  void lease(std::uint32_t half);
 
   AgentContext& context_;
   SinkRole& sink_;
@@ -50,6 +54,8 @@ class RankRole {
   std::optional<Tag> wanted_;          // exchange as soon as paused
   std::optional<base::Error> failed_;
   bool all_paused_ = false;            // every client has stopped
+  // Halves that clients may have mapped beside the live one, until an exchange has succeeded: not to be written.
+  bool leased_[2] = {false, false};
   base::Instant next_repeat_{};
   std::uint32_t deadline_ms_ = 0;
 };

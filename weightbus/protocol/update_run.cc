@@ -64,7 +64,9 @@ void UpdateRun::after_opening(Now now) {
               fmt::format("not every rank holds version {} any more; ask again", spec_.target.value())});
 }
 
-// Which ranks need bytes: a half that holds the target already is exchanged in, or is live.
+// Which engines need bytes: where every rank has a half that holds the target already, it is exchanged in, or is live. An
+// engine of which one rank needs bytes is staged whole, since only whole tensors have a digest to be compared with the
+// version's.
 void UpdateRun::choose_modes() {
   if (spec_.kind == UpdateKind::kPush || !spec_.record) return;
   for (auto& sink : sinks_) {
@@ -75,17 +77,15 @@ void UpdateRun::choose_modes() {
     for (std::size_t half = 0; half < member->halves.size(); ++half) {
       const auto& tag = member->halves[half].tag;
       if (!tag || tag->version != spec_.target || tag->layout != member->layout) continue;
-      if (!spec_.record->updates.contains(tag->update.value())) continue;
+      if (!spec_.record->proven.contains({tag->update.value(), sink.id})) continue;
       sink.mode = half == 0 ? Mode::kLive : Mode::kInstant;
       sink.tag = tag;
       break;
     }
   }
-  // The recorded digests are of whole tensors, which only all ranks of an engine cover together: one rank's part could not
-  // be proven against them.
   for (const auto& engine : engines_) {
-    const bool transfer = std::any_of(engine.sinks.begin(), engine.sinks.end(), [&](auto sink) { return transfers(sinks_[sink]); });
-    if (!transfer) continue;
+    const bool whole = std::all_of(engine.sinks.begin(), engine.sinks.end(), [&](std::size_t sink) { return sinks_[sink].tag.has_value(); });
+    if (whole) continue;
     for (auto sink : engine.sinks) {
       sinks_[sink].mode = Mode::kTransfer;
       sinks_[sink].tag.reset();

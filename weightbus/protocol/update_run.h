@@ -21,7 +21,7 @@ namespace weightbus::protocol {
 
 struct CoordinatorOptions {
   base::Duration heartbeat_interval = base::Millis(500);
-  base::Duration member_timeout = base::Millis(3'000);   // silent for longer: lost
+  base::Duration member_timeout = base::Millis(5'000);   // silent for longer: lost
   base::Duration update_deadline = base::Millis(120'000);  // announced to decided
   base::Duration pause_deadline = base::Millis(10'000);  // for every rank to pause at a step
   base::Duration commit_deadline = base::Millis(30'000);  // decided to committed; later: quarantined

@@ -17,7 +17,8 @@ const std::string kConnection = "coordinator";
 
 std::uint64_t random_number() {
   std::uint64_t number = 0;
-  while (number == 0) randombytes_buf(&number, sizeof number);
+  while (number == 0)
+    randombytes_buf(&number, sizeof number);
   return number;
 }
 
@@ -50,8 +51,13 @@ AdminClient::AdminClient(AdminClientOptions options, std::unique_ptr<transport::
 base::Result<protocol::Body> AdminClient::request(protocol::Body body, std::optional<base::Duration> timeout) {
   // Numbers are random, since a key's name is the same in each process that uses it.
   const std::uint64_t number = random_number();
-  const protocol::Envelope envelope{{},           model::ModelName{options_.model}, std::nullopt,
-                                    model::MemberId{options_.member}, protocol::kCoordinator, number, std::move(body)};
+  const protocol::Envelope envelope{{},
+                                    model::ModelName{options_.model},
+                                    std::nullopt,
+                                    model::MemberId{options_.member},
+                                    protocol::kCoordinator,
+                                    number,
+                                    std::move(body)};
   const base::Duration patience = timeout.value_or(options_.timeout);
   const base::Instant deadline = now() + patience;
   base::Instant next_send = now();
@@ -72,18 +78,21 @@ base::Result<protocol::Body> AdminClient::request(protocol::Body body, std::opti
 base::Error AdminClient::no_answer(base::Duration timeout) const {
   const auto& counters = link_.counters();
   if (counters.unsupported > 0) {
-    return {base::ErrorCode::kUnsupported,
-            fmt::format("the coordinator at {} answers in a way that this program does not know ({}); use the programs of "
-                        "one release", options_.endpoint, counters.last_error)};
+    return {
+        base::ErrorCode::kUnsupported,
+        fmt::format("the coordinator at {} answers in a way that this program does not know ({}); use the programs of "
+                    "one release",
+                    options_.endpoint, counters.last_error)};
   }
   const std::string keys =
       options_.keys ? fmt::format(", and that its allow file admits this key with role admin under the name {} (or *)",
                                   options_.member)
                     : std::string(", and whether it asks for keys (--keys-file, --coordinator-key)");
-  return {base::ErrorCode::kUnavailable,
-          fmt::format("no coordinator answered at {} within {}; check that weightbus-coordinator runs and listens there "
-                      "(--coordinator or WEIGHTBUS_COORDINATOR names another place){}",
-                      options_.endpoint, format_duration(timeout), keys)};
+  return {
+      base::ErrorCode::kUnavailable,
+      fmt::format("no coordinator answered at {} within {}; check that weightbus-coordinator runs and listens there "
+                  "(--coordinator or WEIGHTBUS_COORDINATOR names another place){}",
+                  options_.endpoint, format_duration(timeout), keys)};
 }
 
 tl::unexpected<base::Error> AdminClient::unexpected(const protocol::Body& answer) const {

@@ -44,7 +44,10 @@ protocol::AgentState parse_state(const json& value) {
   }
   state.attempts = value.at("attempts").get<std::uint64_t>();
   state.pending_update = value.at("pending_update").get<std::uint64_t>();
+  state.torn = value.at("torn").get<bool>();
   state.paused_attempt = value.at("paused_attempt").get<std::uint64_t>();
+  state.resumed_attempt = value.at("resumed_attempt").get<std::uint64_t>();
+  state.over_update = value.at("over_update").get<std::uint64_t>();
   if (const json& pending = value.at("pending_commit"); !pending.is_null()) {
     protocol::Commit commit{model::WeightVersion{pending.at("version").get<std::uint64_t>()}, {},
                             pending.at("pause_deadline_ms").get<std::uint32_t>()};
@@ -59,27 +62,27 @@ protocol::AgentState parse_state(const json& value) {
 }  // namespace
 
 std::string state_to_json(const protocol::AgentState& state) {
+  // Bound by name, so that a field which is added there and forgotten here does not compile.
+  const auto& [known_epoch, highest_version, has_arena, live, both, attempts, pending_commit, pending_update, torn,
+               paused_attempt, resumed_attempt, over_update] = state;
   json halves = json::array();
-  for (const auto& half : state.halves) {
+  for (const auto& half : both) {
     halves.push_back({{"tag", half.tag ? to_json(*half.tag) : json()}, {"verified", half.verified}});
   }
   json pending;
-  if (state.pending_commit) {
+  if (pending_commit) {
     json ranks = json::array();
-    for (const auto& rank : state.pending_commit->ranks) ranks.push_back({{"rank", rank.rank.value()}, {"tag", to_json(rank.tag)}});
-    pending = {{"version", state.pending_commit->version.value()},
-               {"pause_deadline_ms", state.pending_commit->pause_deadline_ms},
+    for (const auto& rank : pending_commit->ranks) ranks.push_back({{"rank", rank.rank.value()}, {"tag", to_json(rank.tag)}});
+    pending = {{"version", pending_commit->version.value()},
+               {"pause_deadline_ms", pending_commit->pause_deadline_ms},
                {"ranks", ranks}};
   }
-  const json value = {{"journal", state.known_epoch.journal.to_string()},
-                      {"epoch", state.known_epoch.number},
-                      {"highest_version", state.highest_version},
-                      {"has_arena", state.has_arena},
-                      {"live", state.live},
-                      {"halves", halves},
-                      {"attempts", state.attempts},
-                      {"pending_update", state.pending_update},
-                      {"paused_attempt", state.paused_attempt},
+  const json value = {{"journal", known_epoch.journal.to_string()}, {"epoch", known_epoch.number},
+                      {"highest_version", highest_version},         {"has_arena", has_arena},
+                      {"live", live},                               {"halves", halves},
+                      {"attempts", attempts},                       {"pending_update", pending_update},
+                      {"torn", torn},                               {"paused_attempt", paused_attempt},
+                      {"resumed_attempt", resumed_attempt},         {"over_update", over_update},
                       {"pending_commit", pending}};
   return value.dump(1);
 }

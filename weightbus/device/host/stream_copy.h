@@ -1,13 +1,11 @@
 // memcpy that writes past the caches.
 #pragma once
 
+#include <emmintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 namespace weightbus::device {
 
@@ -15,7 +13,6 @@ namespace weightbus::device {
 // a third of all traffic. Worth it for runs of some KiB on. Ends with a fence, so that what was written is visible to
 // whoever is told so afterwards.
 inline void stream_copy(std::byte* to, const std::byte* from, std::size_t size) noexcept {
-#if defined(__SSE2__)
   constexpr std::size_t kLine = 64;
   const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
   if (size < head + kLine) {
@@ -39,9 +36,6 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t size) 
   }
   std::memcpy(to + at, from + at, size - at);
   _mm_sfence();
-#else
-  std::memcpy(to, from, size);  // what the C library does for large sizes is as good as it gets
-#endif
 }
 
 }  // namespace weightbus::device
