@@ -71,8 +71,8 @@ Fleet::Fleet(FleetOptions options) : options_(std::move(options)), model_(new_mo
     make_keys("admin");
     allow("admin", model::Role::kAdmin, "*");
   }
-  Flags flags{{"journal", path("journal.db")}, {"listen", endpoint_},    {"heartbeat_interval", "100ms"},
-              {"member_timeout", "1500ms"},    {"pause_deadline", "2s"}, {"commit_deadline", "4s"}};
+  Flags flags{{"journal", path("journal.db")}, {"listen", endpoint_},     {"heartbeat_interval", "100ms"},
+              {"member_timeout", "20s"},       {"pause_deadline", "10s"}, {"commit_deadline", "20s"}};
   if (options_.keys) {
     flags["keys_file"] = path("coordinator.keys");
     flags["allow_file"] = path("allow");

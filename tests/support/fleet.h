@@ -21,7 +21,7 @@ using Flags = std::map<std::string, std::string>;
 struct FleetOptions {
   unsigned trainers = 2;
   std::vector<unsigned> engines{2, 2};  // ranks of "engine-0", "engine-1" and so on
-  Flags coordinator;                    // besides the short timeouts
+  Flags coordinator;                    // besides short heartbeats, and timeouts that a busy machine keeps
   Flags trainer;
   Flags engine;
   bool keys = false;  // CURVE, each process with keys of its own

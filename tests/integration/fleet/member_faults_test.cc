@@ -38,7 +38,8 @@ class MemberFaults : public ::testing::Test {
     });
   }
 
-  Fleet fleet_;
+  // So that those who hang or are gone are missed soon.
+  Fleet fleet_{{.coordinator = {{"member_timeout", "3s"}, {"pause_deadline", "3s"}, {"commit_deadline", "8s"}}}};
   std::unique_ptr<Readers> readers_;
 };
 
