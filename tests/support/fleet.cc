@@ -290,6 +290,13 @@ void Fleet::wait_joined() {
   });
 }
 
+std::size_t Fleet::engine_ranks() const {
+  std::size_t count = 0;
+  for (const auto& [number, ranks] : ranks_)
+    count += ranks;
+  return count;
+}
+
 void Fleet::wait_serving(std::uint64_t version) {
   wait_for(fmt::format("every engine to serve version {}", version), [&](const ModelStatus& status) {
     if (!status.committed || status.committed->value() != version || status.running) return false;
@@ -301,23 +308,17 @@ void Fleet::wait_serving(std::uint64_t version) {
       if (!serves) return false;
       ++ranks;
     }
-    std::size_t expected = 0;
-    for (const auto& [number, count] : ranks_)
-      expected += count;
-    return ranks == expected;
+    return ranks == engine_ranks();
   });
 }
 
 void Fleet::wait_snapshots(std::uint64_t version) {
-  std::size_t expected = 0;
-  for (const auto& [number, count] : ranks_)
-    expected += count;
+  const auto expected = static_cast<std::ptrdiff_t>(engine_ranks());
   wait_for(fmt::format("snapshots of version {}", version), [&](const ModelStatus& status) {
     for (const auto& row : status.versions) {
       if (row.version.value() != version) continue;
       const auto is_snapshot = [](const std::string& holder) { return holder.ends_with(" snapshot"); };
-      return std::count_if(row.holders.begin(), row.holders.end(), is_snapshot) ==
-             static_cast<std::ptrdiff_t>(expected);
+      return std::count_if(row.holders.begin(), row.holders.end(), is_snapshot) == expected;
     }
     return false;
   });
@@ -336,19 +337,17 @@ UpdateStatus Fleet::end_of(model::UpdateId update) {
   return found;
 }
 
-UpdateStatus Fleet::push_to_end(const std::string& directory, protocol::PublishRequest more) {
-  const auto accepted = push(directory, std::move(more));
+UpdateStatus Fleet::end_of(const base::Result<protocol::UpdateAccepted>& accepted) {
   if (accepted) return end_of(accepted->update);
-  ADD_FAILURE() << "push refused: " << accepted.error().message;
+  ADD_FAILURE() << "refused: " << accepted.error().message;
   return no_update();
 }
 
-UpdateStatus Fleet::rollback_to_end(std::optional<std::uint64_t> to) {
-  const auto accepted = rollback(to);
-  if (accepted) return end_of(accepted->update);
-  ADD_FAILURE() << "rollback refused: " << accepted.error().message;
-  return no_update();
+UpdateStatus Fleet::push_to_end(const std::string& directory, protocol::PublishRequest more) {
+  return end_of(push(directory, std::move(more)));
 }
+
+UpdateStatus Fleet::rollback_to_end(std::optional<std::uint64_t> to) { return end_of(rollback(to)); }
 
 std::uint64_t Fleet::committed() {
   const auto now = status().committed;

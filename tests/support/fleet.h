@@ -77,7 +77,7 @@ class Fleet {
   void wait_serving(std::uint64_t version);    // committed, and every engine serves it out of quarantine
   void wait_snapshots(std::uint64_t version);  // every engine rank holds one of it
   protocol::UpdateStatus end_of(model::UpdateId update);
-  // Push, and the end of it. A refusal is a failure of the test.
+  protocol::UpdateStatus end_of(const base::Result<protocol::UpdateAccepted>& accepted);  // a refusal fails the test
   protocol::UpdateStatus push_to_end(const std::string& directory, protocol::PublishRequest more = {});
   protocol::UpdateStatus rollback_to_end(std::optional<std::uint64_t> to = std::nullopt);
   std::uint64_t committed();  // 0: none
@@ -92,6 +92,7 @@ class Fleet {
   runtime::AdminClient& client();
   void define_trainer(unsigned rank);
   void define_engine(unsigned number, unsigned rank, unsigned ranks, const Flags& more);
+  std::size_t engine_ranks() const;  // of all engines
   void dump_logs() const;
 
   FleetOptions options_;
