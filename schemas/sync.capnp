@@ -127,7 +127,8 @@ struct Rejected {
 }
 
 struct Heartbeat {
-  # Agent -> coordinator, once every heartbeat interval. Not answered, not repeated: the next one replaces it. One of
+  # Agent -> coordinator, once every heartbeat interval. Answered by Welcome, or by Rejected from a coordinator that
+  # does not know the agent; not repeated: the next one replaces it. One of
   # another boot than the last Hello's is dropped.
   boot @0 :UInt64;
   bytesDone @1 :UInt64;                # of the running update, since its start

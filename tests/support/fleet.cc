@@ -52,8 +52,9 @@ base::Hash128 digest_of(const std::vector<protocol::SlotDigest>& slots) {
 }  // namespace
 
 std::string describe(const UpdateStatus& update) {
-  std::string text = fmt::format("update {} ({} to {}) {}", update.update.value(), protocol::update_kind_name(update.kind),
-                                 update.target.value(), protocol::phase_name(update.phase));
+  std::string text =
+      fmt::format("update {} ({} to {}) {}", update.update.value(), protocol::update_kind_name(update.kind),
+                  update.target.value(), protocol::phase_name(update.phase));
   if (update.error) text += ": " + update.error->message;
   for (const auto& engine : update.engines)
     text += fmt::format("; {} committed={} {}", engine.engine, engine.committed, engine.error);
@@ -71,7 +72,7 @@ Fleet::Fleet(FleetOptions options) : options_(std::move(options)), model_(new_mo
     allow("admin", model::Role::kAdmin, "*");
   }
   Flags flags{{"journal", path("journal.db")}, {"listen", endpoint_},     {"heartbeat_interval", "100ms"},
-              {"member_timeout", "1500ms"},    {"pause_deadline", "2s"}, {"commit_deadline", "4s"}};
+              {"member_timeout", "20s"},       {"pause_deadline", "10s"}, {"commit_deadline", "20s"}};
   if (options_.keys) {
     flags["keys_file"] = path("coordinator.keys");
     flags["allow_file"] = path("allow");
@@ -264,8 +265,9 @@ ModelStatus Fleet::wait_for(const std::string& what, const std::function<bool(co
     ADD_FAILURE() << "waited in vain for: " << what << "; committed " << (last.committed ? last.committed->value() : 0);
     for (const auto& member : last.members) {
       const auto& live = member.live;
-      std::fprintf(stderr, "  %s connected=%d quarantined=%d live=%llu\n", member.member.id.value().c_str(), member.connected,
-                   member.quarantined, static_cast<unsigned long long>(live ? live->version.value() : 0));
+      std::fprintf(stderr, "  %s connected=%d quarantined=%d live=%llu\n", member.member.id.value().c_str(),
+                   member.connected, member.quarantined,
+                   static_cast<unsigned long long>(live ? live->version.value() : 0));
     }
     for (const auto& event : last.events)
       std::fprintf(stderr, "  event %s\n", event.text.c_str());
@@ -288,32 +290,35 @@ void Fleet::wait_joined() {
   });
 }
 
+std::size_t Fleet::engine_ranks() const {
+  std::size_t count = 0;
+  for (const auto& [number, ranks] : ranks_)
+    count += ranks;
+  return count;
+}
+
 void Fleet::wait_serving(std::uint64_t version) {
   wait_for(fmt::format("every engine to serve version {}", version), [&](const ModelStatus& status) {
     if (!status.committed || status.committed->value() != version || status.running) return false;
     std::size_t ranks = 0;
     for (const auto& member : status.members) {
       if (member.member.role != model::Role::kEngineAgent) continue;
-      const bool serves = member.connected && !member.quarantined && member.live && member.live->version.value() == version;
+      const bool serves =
+          member.connected && !member.quarantined && member.live && member.live->version.value() == version;
       if (!serves) return false;
       ++ranks;
     }
-    std::size_t expected = 0;
-    for (const auto& [number, count] : ranks_)
-      expected += count;
-    return ranks == expected;
+    return ranks == engine_ranks();
   });
 }
 
 void Fleet::wait_snapshots(std::uint64_t version) {
-  std::size_t expected = 0;
-  for (const auto& [number, count] : ranks_)
-    expected += count;
+  const auto expected = static_cast<std::ptrdiff_t>(engine_ranks());
   wait_for(fmt::format("snapshots of version {}", version), [&](const ModelStatus& status) {
     for (const auto& row : status.versions) {
       if (row.version.value() != version) continue;
       const auto is_snapshot = [](const std::string& holder) { return holder.ends_with(" snapshot"); };
-      return std::count_if(row.holders.begin(), row.holders.end(), is_snapshot) == static_cast<std::ptrdiff_t>(expected);
+      return std::count_if(row.holders.begin(), row.holders.end(), is_snapshot) == expected;
     }
     return false;
   });
@@ -332,19 +337,17 @@ UpdateStatus Fleet::end_of(model::UpdateId update) {
   return found;
 }
 
-UpdateStatus Fleet::push_to_end(const std::string& directory, protocol::PublishRequest more) {
-  const auto accepted = push(directory, std::move(more));
+UpdateStatus Fleet::end_of(const base::Result<protocol::UpdateAccepted>& accepted) {
   if (accepted) return end_of(accepted->update);
-  ADD_FAILURE() << "push refused: " << accepted.error().message;
+  ADD_FAILURE() << "refused: " << accepted.error().message;
   return no_update();
 }
 
-UpdateStatus Fleet::rollback_to_end(std::optional<std::uint64_t> to) {
-  const auto accepted = rollback(to);
-  if (accepted) return end_of(accepted->update);
-  ADD_FAILURE() << "rollback refused: " << accepted.error().message;
-  return no_update();
+UpdateStatus Fleet::push_to_end(const std::string& directory, protocol::PublishRequest more) {
+  return end_of(push(directory, std::move(more)));
 }
+
+UpdateStatus Fleet::rollback_to_end(std::optional<std::uint64_t> to) { return end_of(rollback(to)); }
 
 std::uint64_t Fleet::committed() {
   const auto now = status().committed;
@@ -359,7 +362,8 @@ std::map<std::string, std::pair<std::uint64_t, std::string>> Fleet::live_digests
     return digests;
   }
   for (const auto& engine : answer->engines)
-    digests[engine.member.value()] = {engine.live ? engine.live->version.value() : 0, digest_of(engine.slots).to_string()};
+    digests[engine.member.value()] = {engine.live ? engine.live->version.value() : 0,
+                                      digest_of(engine.slots).to_string()};
   return digests;
 }
 

@@ -21,7 +21,7 @@ using Flags = std::map<std::string, std::string>;
 struct FleetOptions {
   unsigned trainers = 2;
   std::vector<unsigned> engines{2, 2};  // ranks of "engine-0", "engine-1" and so on
-  Flags coordinator;                    // besides the short timeouts
+  Flags coordinator;                    // besides short heartbeats, and timeouts that a busy machine keeps
   Flags trainer;
   Flags engine;
   bool keys = false;  // CURVE, each process with keys of its own
@@ -71,12 +71,13 @@ class Fleet {
   base::Result<protocol::UpdateAccepted> rollback(std::optional<std::uint64_t> to = std::nullopt);
   protocol::ModelStatus status();
   // Waits for a status that holds; the last one seen, after a failure of the test if none did.
-  protocol::ModelStatus wait_for(const std::string& what, const std::function<bool(const protocol::ModelStatus&)>& holds);
-  void wait_joined();  // everyone that runs
-  void wait_serving(std::uint64_t version);  // committed, and every engine serves it out of quarantine
+  protocol::ModelStatus wait_for(const std::string& what,
+                                 const std::function<bool(const protocol::ModelStatus&)>& holds);
+  void wait_joined();                          // everyone that runs
+  void wait_serving(std::uint64_t version);    // committed, and every engine serves it out of quarantine
   void wait_snapshots(std::uint64_t version);  // every engine rank holds one of it
   protocol::UpdateStatus end_of(model::UpdateId update);
-  // Push, and the end of it. A refusal is a failure of the test.
+  protocol::UpdateStatus end_of(const base::Result<protocol::UpdateAccepted>& accepted);  // a refusal fails the test
   protocol::UpdateStatus push_to_end(const std::string& directory, protocol::PublishRequest more = {});
   protocol::UpdateStatus rollback_to_end(std::optional<std::uint64_t> to = std::nullopt);
   std::uint64_t committed();  // 0: none
@@ -91,6 +92,7 @@ class Fleet {
   runtime::AdminClient& client();
   void define_trainer(unsigned rank);
   void define_engine(unsigned number, unsigned rank, unsigned ranks, const Flags& more);
+  std::size_t engine_ranks() const;  // of all engines
   void dump_logs() const;
 
   FleetOptions options_;

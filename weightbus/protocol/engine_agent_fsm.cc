@@ -170,12 +170,16 @@ void EngineAgentFsm::retain(const Retain& request) {
   const auto halves = sink_.halves();
   DoRetain action{request.keep, std::nullopt, sink_.live()};
   if (const auto reading = source_.snapshot()) action.keep.push_back(*reading);
-  const bool is_live = !halves.empty() && halves[0].tag && request.capture == halves[0].tag->version;
+  // What was committed last is live; the version before, if the next push came at once, is in the shadow still.
+  const auto holding = std::find_if(halves.begin(), halves.end(), [&](const Half& half) {
+    return half.tag && half.verified && request.capture == half.tag->version;
+  });
   bool held = false;
   for (const auto& version : held_) held |= request.capture == version.version;
-  if (is_live && !held) {
+  if (holding != halves.end() && !held) {
     action.capture = request.capture;
-    retain_lease_ = sink_.live();
+    action.half = holding == halves.begin() ? sink_.live() : 1 - sink_.live();
+    retain_lease_ = action.half;
     sink_.lease(*retain_lease_);
   }
   retaining_ = request;

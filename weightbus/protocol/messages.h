@@ -43,7 +43,8 @@ struct Welcome {
   std::vector<model::Member> engine;  // engine agents: every known rank of its engine
 };
 
-// Coordinator -> agent: Hello refused for good (revision, journal, a taken name). The agent logs it and ends.
+// Coordinator -> agent: Hello (or a heartbeat of an unknown member) is refused. `stale`: say Hello again at once; `conflict`,
+// `unavailable` (another journal, a taken place): again in a second; any other reason is for good, and the agent ends.
 struct Rejected {
   base::Error error;
 };

@@ -34,10 +34,11 @@ void ModelFsm::retain_tick(Now now) {
     const auto held = [&](model::WeightVersion version) {
       return std::any_of(member.held.begin(), member.held.end(), [&](const HeldVersion& h) { return h.version == version; });
     };
-    // Captured off the critical path, while no update runs; what is live can be captured only now.
-    if (!run_ && state_.committed && options_.retain_versions > 0 && serves(member, *state_.committed, 0) &&
-        !held(*state_.committed)) {
-      retain.capture = state_.committed;
+    // Captured off the critical path, while no update runs: what is live, or what the next push left in the shadow.
+    for (std::size_t half = 0; half < member.halves.size() && !run_ && !retain.capture; ++half) {
+      const auto& tag = member.halves[half].tag;
+      if (!tag || !serves(member, tag->version, half) || held(tag->version)) continue;
+      if (options_.retain_versions > 0 && std::binary_search(keep.begin(), keep.end(), tag->version)) retain.capture = tag->version;
     }
     const bool surplus = std::any_of(member.held.begin(), member.held.end(), [&](const HeldVersion& h) {
       return !std::binary_search(keep.begin(), keep.end(), h.version);

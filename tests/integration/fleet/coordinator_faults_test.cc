@@ -1,5 +1,6 @@
 // A coordinator that dies, has a rival, or finds another journal than its members know.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -118,6 +119,27 @@ TEST(CoordinatorFaults, OneThatWasAwayFindsItsEnginesServing) {
   readers.finish();
 }
 
+TEST(CoordinatorFaults, OneThatDiesInACommitIsNotNeededForIt) {
+  Fleet fleet({.coordinator = {{"pause_deadline", "30s"}, {"commit_deadline", "30s"}}});
+  ASSERT_EQ(fleet.push_to_end(fleet.checkpoint(0)).phase, Phase::kCommitted);
+  ReaderProcess busy({"--socket", fleet.socket(0, 0), "--step-us", "500"});
+  ASSERT_TRUE(busy.saw_version(1));
+  busy.stop();  // so that its engine is in the middle of the commit
+  const auto accepted = fleet.push(fleet.checkpoint(1));
+  ASSERT_TRUE(accepted) << accepted.error().message;
+  fleet.wait_for("the commit", [](const ModelStatus& status) {
+    return status.running && status.running->phase == Phase::kCommitting;
+  });
+  fleet.coordinator().kill_keeper();
+  busy.signal(SIGCONT);
+  EXPECT_TRUE(busy.saw_version(2)) << "the engine did not go on without its coordinator";
+  fleet.start_coordinator();
+  fleet.wait_serving(2);
+  EXPECT_EQ(fleet.end_of(accepted->update).phase, Phase::kCommitted);
+  busy.finish();
+  EXPECT_EQ(busy.wait(), 0);
+}
+
 TEST(CoordinatorFaults, ASecondOneOnTheJournalIsRefusedUntilTheFirstIsGone) {
   Fleet fleet({.engines = {1}});
   ASSERT_EQ(fleet.push_to_end(fleet.checkpoint(0)).phase, Phase::kCommitted);
@@ -173,7 +195,8 @@ TEST(CoordinatorFaults, AnEmptyJournalRefusesMembersOfAnotherUntilTheyAreAdopted
   // Every member has to be heard before it is adopted; those that come later are asked about again.
   fleet.wait_for("everyone to be adopted", [&](const ModelStatus& status) {
     if (status.needs_adopt) static_cast<void>(fleet.ask<protocol::Done>(protocol::AdoptRequest{}));
-    return std::count_if(status.members.begin(), status.members.end(), [](const auto& member) { return member.connected; }) == 6;
+    return std::count_if(status.members.begin(), status.members.end(),
+                         [](const auto& member) { return member.connected; }) == 6;
   });
   const auto update = fleet.push_to_end(fleet.checkpoint(2));
   ASSERT_EQ(update.phase, Phase::kCommitted) << describe(update);

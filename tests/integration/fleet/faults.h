@@ -1,10 +1,10 @@
 // How tests meet an update in the middle.
 #pragma once
 
-#include <functional>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +27,8 @@ inline std::optional<protocol::UpdateStatus> interrupt(Fleet& fleet, const std::
     }
     bool met = false;
     fleet.wait_for("a phase", [&](const protocol::ModelStatus& status) {
-      if (!status.running || status.running->update != accepted->update) return !status.recent.empty() && status.recent.front().update == accepted->update;
+      if (!status.running || status.running->update != accepted->update)
+        return !status.recent.empty() && status.recent.front().update == accepted->update;
       met = std::find(phases.begin(), phases.end(), status.running->phase) != phases.end();
       return met;
     });

@@ -26,8 +26,8 @@ std::string random_bytes(std::mt19937& random, std::size_t size) {
   return bytes;
 }
 
-// What a stranger may send: noise, nothing at all, or beginnings that look right and are followed by noise or by lengths
-// that no frame has.
+// What a stranger may send: noise, nothing at all, or beginnings that look right and are followed by noise or by
+// lengths that no frame has.
 std::string strange_stream(std::mt19937& random) {
   static const std::string kGreeting("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16);
   std::string bytes;
@@ -153,7 +153,8 @@ TEST(Hostile, NoiseOnAnAttachSocket) {
 
 TEST(Hostile, NoiseOnABulkPort) {
   constexpr std::uint16_t kPort = 41'000;
-  FleetOptions options{.trainers = 1, .engines = {2}, .trainer = {{"host", "a"}}, .engine = {{"host", "b"}}, .start = false};
+  FleetOptions options{
+      .trainers = 1, .engines = {2}, .trainer = {{"host", "a"}}, .engine = {{"host", "b"}}, .start = false};
   Fleet fleet(std::move(options));
   fleet.trainer(0).settings()["bulk_listen"] = fleet.address() + ":" + std::to_string(kPort);
   fleet.start_all();

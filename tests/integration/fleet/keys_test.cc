@@ -1,8 +1,9 @@
 // CURVE keys: who may join, under which name, and what each key may say.
+#include "weightbus/transport/keys.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/integration/fleet/readers.h"
-#include "weightbus/transport/keys.h"
 
 namespace weightbus::testing {
 namespace {

@@ -44,8 +44,9 @@ TEST(Limits, AJournalThatCannotGrowStopsPushesAndHistoryStaysWhole) {
   const auto is_full = [&] { return !fleet.coordinator().all_logged("journal.append", "error").empty(); };
   for (unsigned push = 1; push < 500 && !is_full(); ++push) {
     protocol::PublishRequest request{protocol::CheckpointSource{fleet.checkpoint(push % 3)}};
-    const auto accepted = runtime::AdminClient::connect(fleet.client_options()).value()->ask<protocol::UpdateAccepted>(
-        request, base::Millis(2'000));
+    const auto accepted = runtime::AdminClient::connect(fleet.client_options())
+                              .value()
+                              ->ask<protocol::UpdateAccepted>(request, base::Millis(2'000));
     if (!accepted) continue;
     last = accepted->target.value();
     eventually([&] {

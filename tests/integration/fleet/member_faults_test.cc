@@ -38,7 +38,8 @@ class MemberFaults : public ::testing::Test {
     });
   }
 
-  Fleet fleet_;
+  // So that those who hang or are gone are missed soon.
+  Fleet fleet_{{.coordinator = {{"member_timeout", "3s"}, {"pause_deadline", "3s"}, {"commit_deadline", "8s"}}}};
   std::unique_ptr<Readers> readers_;
 };
 
@@ -69,7 +70,8 @@ TEST_F(MemberFaults, AKeeperKilledWhileIdleComesBackWithItsVersion) {
 
 TEST_F(MemberFaults, AnEngineKilledWhileStagingAbortsThePushAndTheNextOneWorks) {
   begin();
-  const auto update = interrupt(fleet_, {Phase::kAccepted, Phase::kStaging}, [&] { fleet_.engine(1, 0).kill_worker(); });
+  const auto update =
+      interrupt(fleet_, {Phase::kAccepted, Phase::kStaging}, [&] { fleet_.engine(1, 0).kill_worker(); });
   ASSERT_TRUE(update);
   EXPECT_EQ(update->phase, Phase::kAborted) << describe(*update);
   EXPECT_TRUE(names(*update, Fleet::member(1, 0))) << describe(*update);
@@ -88,7 +90,8 @@ TEST_F(MemberFaults, AnEngineKilledWhileStagingIsLeftBehindWhenOneIsEnoughAndCat
 
 TEST_F(MemberFaults, AKeeperKilledWhileStagingAbortsThePushAndComesBack) {
   begin();
-  const auto update = interrupt(fleet_, {Phase::kAccepted, Phase::kStaging}, [&] { fleet_.engine(0, 0).kill_keeper(); });
+  const auto update =
+      interrupt(fleet_, {Phase::kAccepted, Phase::kStaging}, [&] { fleet_.engine(0, 0).kill_keeper(); });
   ASSERT_TRUE(update);
   EXPECT_EQ(update->phase, Phase::kAborted) << describe(*update);
   EXPECT_TRUE(names(*update, Fleet::member(0, 0))) << describe(*update);
@@ -99,7 +102,8 @@ TEST_F(MemberFaults, AKeeperKilledWhileStagingAbortsThePushAndComesBack) {
 
 TEST_F(MemberFaults, AnEngineThatHangsWhileStagingIsLostAndComesBack) {
   begin();
-  const auto update = interrupt(fleet_, {Phase::kAccepted, Phase::kStaging}, [&] { fleet_.engine(1, 1).signal_worker(SIGSTOP); });
+  const auto update =
+      interrupt(fleet_, {Phase::kAccepted, Phase::kStaging}, [&] { fleet_.engine(1, 1).signal_worker(SIGSTOP); });
   ASSERT_TRUE(update);
   EXPECT_EQ(update->phase, Phase::kAborted) << describe(*update);
   EXPECT_TRUE(names(*update, Fleet::member(1, 1))) << describe(*update);

@@ -138,7 +138,7 @@ TEST(Refusal, AModelThatTheRanksDoNotDivide) {
 }
 
 TEST(Refusal, APushWhileAnotherRunsUnlessItQueues) {
-  Fleet fleet({.coordinator = {{"member_timeout", "60s"}}});
+  Fleet fleet;
   fleet.trainer(1).signal_worker(SIGSTOP);
   const auto first = fleet.push(fleet.checkpoint(0));
   ASSERT_TRUE(first) << first.error().message;
@@ -182,7 +182,7 @@ TEST(Refusal, APushWithoutEngines) {
 }
 
 TEST(Refusal, APushToAnEngineThatMissesARank) {
-  Fleet fleet({.engines = {2}});
+  Fleet fleet({.engines = {2}, .coordinator = {{"member_timeout", "2s"}}});
   fleet.engine(0, 1).stop();
   fleet.wait_for("the rank to be missed", [](const ModelStatus& status) {
     return std::any_of(status.members.begin(), status.members.end(), [](const auto& member) {
