@@ -65,7 +65,7 @@ Delivered deliver(Channel& channel, device::Device& device, const PartBuilder& p
   // The trainer goes on at once: its next step overwrites what was sent.
   source->reset();
   for (const auto& region : regions)
-    std::memset(region->memory()->data(), 0x5a, region->memory()->bytes());
+    region->overwrite();
   return {status, memory == expected};
 }
 
@@ -189,7 +189,7 @@ TEST(Field, F08_MemoryTakenBackDuringAPullIsNeverReportedAsDelivered) {
         std::this_thread::yield();
       source->reset();
       for (const auto& region : regions)
-        std::memset(region->memory()->data(), 0x5a, region->memory()->bytes());
+        region->overwrite();
       pull.join();
       if (status) {
         EXPECT_TRUE(memory == expected) << channel->name();
