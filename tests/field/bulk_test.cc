@@ -56,7 +56,8 @@ Delivered deliver(Channel& channel, device::Device& device, const PartBuilder& p
   auto source = channel.serve({model::MemberId("source"), memory_of(regions), kToken});
   if (!source) return {base::fail(source.error())};
   (*source)->set_part(source_part(part));
-  auto session = channel.join({model::MemberId("source"), model::MemberId("sink"), (*source)->offer(), kToken, kPlenty});
+  auto session =
+      channel.join({model::MemberId("source"), model::MemberId("sink"), (*source)->offer(), kToken, kPlenty});
   if (!session) return {base::fail(session.error())};
   SinkMemory memory(part.to_bytes);
   device::Control control;
@@ -64,7 +65,7 @@ Delivered deliver(Channel& channel, device::Device& device, const PartBuilder& p
   // The trainer goes on at once: its next step overwrites what was sent.
   source->reset();
   for (const auto& region : regions)
-    std::memset(region->memory()->data(), 0x5a, region->memory()->bytes());
+    region->overwrite();
   return {status, memory == expected};
 }
 
@@ -82,7 +83,8 @@ TEST(Field, F06_GpuMemoryIsRefusedWhereOnlyCpusAreSupported) {
   const std::vector<channel::SinkChannel> here{{"shm", true, ""}, {"tcp", true, ""}};
   const channel::SelectionEnd gpu{model::MemberId("engine-0/0"), model::HostId("h"), "GPU-1"};
   const channel::SelectionEnd cpu{model::MemberId("shard-0"), model::HostId("h"), ""};
-  for (const auto& chosen : {channel::select_channel(cpu, gpu, offered, here), channel::select_channel(gpu, cpu, offered, here)}) {
+  for (const auto& chosen :
+       {channel::select_channel(cpu, gpu, offered, here), channel::select_channel(gpu, cpu, offered, here)}) {
     ASSERT_FALSE(chosen);
     EXPECT_EQ(chosen.error().code, ErrorCode::kUnsupported);
     EXPECT_THAT(chosen.error().message, HasSubstr("GPU-1"));
@@ -102,8 +104,8 @@ TEST(Field, F06_AClientRefusesAnArenaThatItCannotMap) {
 
 // ---------------------------------------------------------------- F07
 
-// A port was chosen by bind-then-close and taken before it was used; IPv6 hosts failed to parse. The socket is held from
-// the start, so a second one cannot have the port.
+// A port was chosen by bind-then-close and taken before it was used; IPv6 hosts failed to parse. The socket is held
+// from the start, so a second one cannot have the port.
 TEST(Field, F07_ThePortThatIsOfferedIsHeldFromTheStart) {
   const auto device = device::make_host_device();
   PartBuilder part("source", "sink");
@@ -126,8 +128,8 @@ TEST(Field, F07_ThePortThatIsOfferedIsHeldFromTheStart) {
 
 // ---------------------------------------------------------------- F08 and F09
 
-// Messages were queued only, and the send buffer was reused before the copy had read it. With the smallest buffers every
-// slot is reused many times, and the source's memory is overwritten as soon as its session has ended.
+// Messages were queued only, and the send buffer was reused before the copy had read it. With the smallest buffers
+// every slot is reused many times, and the source's memory is overwritten as soon as its session has ended.
 TEST(Field, F08_ASlotIsReusedOnlyAfterItsBytesHaveGone) {
   const auto device = device::make_host_device();
   PartBuilder part("source", "sink");
@@ -165,14 +167,15 @@ TEST(Field, F08_MemoryTakenBackDuringAPullIsNeverReportedAsDelivered) {
       SinkMemory expected(part.to_bytes);
       for (const auto& bucket : part.buckets) {
         for (const auto& fragment : bucket.fragments) {
-          std::memcpy(expected.regions[fragment.to.region].data() + fragment.to.offset, from[fragment.from.region] + fragment.from.offset,
-                      fragment.box.volume() * 2);
+          std::memcpy(expected.regions[fragment.to.region].data() + fragment.to.offset,
+                      from[fragment.from.region] + fragment.from.offset, fragment.box.volume() * 2);
         }
       }
       auto source = channel->serve({model::MemberId("source"), memory_of(regions), kToken});
       ASSERT_TRUE(source);
       (*source)->set_part(source_part(part));
-      auto session = channel->join({model::MemberId("source"), model::MemberId("sink"), (*source)->offer(), kToken, kPlenty});
+      auto session =
+          channel->join({model::MemberId("source"), model::MemberId("sink"), (*source)->offer(), kToken, kPlenty});
       ASSERT_TRUE(session) << session.error().message;
       SinkMemory memory(part.to_bytes);
       device::Control control;
@@ -186,7 +189,7 @@ TEST(Field, F08_MemoryTakenBackDuringAPullIsNeverReportedAsDelivered) {
         std::this_thread::yield();
       source->reset();
       for (const auto& region : regions)
-        std::memset(region->memory()->data(), 0x5a, region->memory()->bytes());
+        region->overwrite();
       pull.join();
       if (status) {
         EXPECT_TRUE(memory == expected) << channel->name();

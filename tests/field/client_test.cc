@@ -28,10 +28,11 @@ class FieldClient : public ::testing::Test {
     auto reader = Reader::connect({.socket_path = path_,
                                    .connect_timeout = kLong,
                                    .hooks = {.on_pause = [this] { ++paused_; },
-                                             .on_resume = [this](const client::Arena& arena) {
-                                               ++resumed_;
-                                               last_version_ = arena.tag.version.value();
-                                             },
+                                             .on_resume =
+                                                 [this](const client::Arena& arena) {
+                                                   ++resumed_;
+                                                   last_version_ = arena.tag.version.value();
+                                                 },
                                              .log = {}}});
     ASSERT_TRUE(reader) << reader.error().message;
     reader_ = std::move(*reader);
@@ -65,8 +66,9 @@ class FieldClient : public ::testing::Test {
   std::unique_ptr<Reader> reader_;
 };
 
-// Several chunks of one update each ran the engine's post-load step, and a MoE layer was corrupted. However many writes an
-// update makes into the shadow, the engine's finish hook (on_resume) runs once, at the commit, and sees the whole version.
+// Several chunks of one update each ran the engine's post-load step, and a MoE layer was corrupted. However many writes
+// an update makes into the shadow, the engine's finish hook (on_resume) runs once, at the commit, and sees the whole
+// version.
 TEST_F(FieldClient, F20_TheFinishHookRunsOncePerCommit) {
   EXPECT_EQ(resumed_, 1) << "the first time";
   for (std::uint64_t version = 2; version <= 20; ++version) {

@@ -21,8 +21,8 @@ constexpr auto kLong = std::chrono::seconds(20);
 
 // A port was chosen by bind-then-close and taken before it was used; IPv6 hosts failed to parse.
 TEST(Field, F07_EveryWayToWriteAnAddressIsReadAndWrittenBack) {
-  for (const char* text : {"tcp://127.0.0.1:7000", "tcp://[::1]:7000", "tcp://[2001:db8::5]:7000", "tcp://trainer-0.example:7000",
-                           "tcp://localhost:7000", "ipc:///run/weightbus.sock"}) {
+  for (const char* text : {"tcp://127.0.0.1:7000", "tcp://[::1]:7000", "tcp://[2001:db8::5]:7000",
+                           "tcp://trainer-0.example:7000", "tcp://localhost:7000", "ipc:///run/weightbus.sock"}) {
     const auto endpoint = transport::parse_endpoint(text);
     ASSERT_TRUE(endpoint) << endpoint.error().message;
     EXPECT_EQ(endpoint->to_string(), text);
@@ -49,8 +49,8 @@ TEST(Field, F07_AControlPortIsOursFromTheMomentItIsChosen) {
   }
 }
 
-// A malformed or hostile message on the update port ran code. A bad one is counted and dropped, and the next good one of
-// the same connection is read.
+// A malformed or hostile message on the update port ran code. A bad one is counted and dropped, and the next good one
+// of the same connection is read.
 TEST(Field, F18_MalformedFramesAreCountedAndDropped) {
   Fleet fleet;
   fleet.push(1);
@@ -84,7 +84,8 @@ TEST(Field, F18_MalformedFramesAreCountedAndDropped) {
     EXPECT_EQ(received->envelope.body.index(), fleet.sent()[i].body.index());
   }
   EXPECT_GT(bad, 40U);
-  EXPECT_EQ(client->send("c", std::string(transport::kMaxFrameBytes + 1, 'x')).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(client->send("c", std::string(transport::kMaxFrameBytes + 1, 'x')).error().code,
+            ErrorCode::kInvalidArgument);
 }
 
 // The start of an endless message binds no memory beyond what has arrived.
@@ -103,7 +104,8 @@ TEST(Field, F18_WhoIsNotInAnUpdateCannotSteerIt) {
   Fleet fleet;
   fleet.push(1);
   fleet.fate = [](const Agent& agent, const protocol::AgentAction& action) {
-    return std::holds_alternative<protocol::DoPull>(action) && agent.self.id.value() == "engine-1/1" ? Fate::kNever : Fate::kDone;
+    return std::holds_alternative<protocol::DoPull>(action) && agent.self.id.value() == "engine-1/1" ? Fate::kNever
+                                                                                                     : Fate::kDone;
   };
   fleet.push(2);
   ASSERT_TRUE(fleet.status().running);
@@ -113,7 +115,8 @@ TEST(Field, F18_WhoIsNotInAnUpdateCannotSteerIt) {
   const auto half = fleet.agent("engine-1/1").engine->halves();
   const auto dropped = fleet.dropped();
   const protocol::Tag tag{model::WeightVersion(2), {}, update};
-  const auto from = [&](const char* member, std::optional<model::UpdateId> of, protocol::Body body, const char* to, model::Epoch e) {
+  const auto from = [&](const char* member, std::optional<model::UpdateId> of, protocol::Body body, const char* to,
+                        model::Epoch e) {
     fleet.inject({e, model, of, model::MemberId(member), model::MemberId(to), 0, std::move(body)});
   };
   from("stranger", update, protocol::Staged{tag, {}, {}}, "coordinator", epoch);
@@ -121,7 +124,8 @@ TEST(Field, F18_WhoIsNotInAnUpdateCannotSteerIt) {
   from("engine-1/1", model::UpdateId(1), protocol::Staged{tag, {}, {}}, "coordinator", epoch);
   from("engine-1/1", update, protocol::Committed{model::WeightVersion(2)}, "coordinator", epoch);
   const model::Epoch older{epoch.journal, epoch.number - 1};
-  from("coordinator", update, protocol::Commit{model::WeightVersion(2), {{model::MemberId("engine-0/0"), tag}}, 100}, "engine-0/0", older);
+  from("coordinator", update, protocol::Commit{model::WeightVersion(2), {{model::MemberId("engine-0/0"), tag}}, 100},
+       "engine-0/0", older);
   from("coordinator", update, protocol::Abort{{ErrorCode::kAborted, "stop"}}, "engine-0/0", older);
   from("engine-0/0", std::nullopt, protocol::RankPause{99, 100}, "engine-1/0", epoch);
   EXPECT_GE(fleet.dropped(), dropped + 4);

@@ -20,7 +20,8 @@ base::Error broken() { return {base::ErrorCode::kUnavailable, "the link went dow
 
 Fleet::Fleet(Shape shape) : shape_(shape) {
   trainer = [this](std::uint64_t content, std::uint32_t rank) {
-    return std::pair{ToyModel::source_manifest(rank, shape_.trainers), toy_.source_bytes(content, rank, shape_.trainers)};
+    return std::pair{ToyModel::source_manifest(rank, shape_.trainers),
+                     toy_.source_bytes(content, rank, shape_.trainers)};
   };
   options_.heartbeat_interval = base::Millis(250);
   options_.member_timeout = base::Millis(1'000);
@@ -31,9 +32,11 @@ Fleet::Fleet(Shape shape) : shape_(shape) {
   options_.resend_interval = base::Millis(100);
   options_.bucket_bytes = 64;
   options_.retain_versions = 0;
-  coordinator_ = std::make_unique<protocol::CoordinatorFsm>(options_, model::Epoch{{1, 2}, 1}, protocol::CoordinatorState{});
+  coordinator_ =
+      std::make_unique<protocol::CoordinatorFsm>(options_, model::Epoch{{1, 2}, 1}, protocol::CoordinatorState{});
   coordinator_->start(now_);
-  const auto add = [&](model::Role role, const std::string& name, const std::string& engine, std::uint32_t rank, std::uint32_t world) {
+  const auto add = [&](model::Role role, const std::string& name, const std::string& engine, std::uint32_t rank,
+                       std::uint32_t world) {
     model::Member self{model::MemberId(name), role, kModel, model::HostId("h")};
     self.rank = rank;
     self.world = world;
@@ -92,7 +95,8 @@ void Fleet::drain() {
     for (const auto& action : output.perform) {
       const auto* plan = std::get_if<protocol::MakePlan>(&action);
       if (!plan) continue;
-      queue_.emplace_back([this, plan = *plan] { coordinator_->planned(now_, plan.model, plan.update, protocol::make_plan(plan)); });
+      queue_.emplace_back(
+          [this, plan = *plan] { coordinator_->planned(now_, plan.model, plan.update, protocol::make_plan(plan)); });
     }
   }
   for (auto& [id, agent] : agents_)
@@ -255,13 +259,14 @@ std::optional<protocol::AgentEvent> Fleet::pull(Agent& agent, const protocol::Do
     const auto& from = agents_.at(part.buckets[i].source).serving.at(action.update.value());
     for (const auto& fragment : part.buckets[i].fragments) {
       simulation::copy_box(from.data() + fragment.from.offset, fragment.from.strides, to.data() + fragment.to.offset,
-                           fragment.to.strides, fragment.box.extent, model::dtype_size(part.tensors[fragment.tensor].dtype));
+                           fragment.to.strides, fragment.box.extent,
+                           model::dtype_size(part.tensors[fragment.tensor].dtype));
     }
   }
   if (how == Fate::kHalfWritten) return protocol::SinkPullDone{action.update, base::fail(broken())};
   const auto manifest = ToyModel::sink_manifest(agent.self.rank, agent.self.world);
-  return protocol::SinkPullDone{action.update,
-                                protocol::PullResult{ToyModel::slot_digests(part, manifest, to.data()), {1, 1, part.bytes}}};
+  return protocol::SinkPullDone{
+      action.update, protocol::PullResult{ToyModel::slot_digests(part, manifest, to.data()), {1, 1, part.bytes}}};
 }
 
 std::optional<protocol::AgentEvent> Fleet::act(Agent& agent, const protocol::AgentAction& action) {

@@ -68,8 +68,8 @@ class Fleet {
   std::function<std::pair<model::SourceManifest, Bytes>(std::uint64_t content, std::uint32_t rank)> trainer;
 
   // --- time
-  void settle();                     // until nothing is under way
-  void pass(base::Duration time);    // in steps of 25 ms
+  void settle();                   // until nothing is under way
+  void pass(base::Duration time);  // in steps of 25 ms
 
   // --- what an operator does; each settles, and `push` takes a content number
   protocol::Body request(protocol::Body body);

@@ -57,7 +57,8 @@ Footprint footprint() {
 class Pair {
  public:
   explicit Pair(std::vector<std::shared_ptr<Channel>> channels)
-      : source_([this](model::UpdateId, const protocol::SourceSpec&, device::Control&) { return open(); }, device_, channels, 1),
+      : source_([this](model::UpdateId, const protocol::SourceSpec&, device::Control&) { return open(); }, device_,
+                channels, 1),
         sink_(member(), channels, 1) {
     const model::Dims shape{64, 32};
     source_manifest_.tensors = sink_manifest_.tensors = {{"w", model::DType::kBF16, shape}};
@@ -95,17 +96,21 @@ class Pair {
 
  private:
   static model::Member member() {
-    model::Member self{model::MemberId("engine-0/0"), model::Role::kEngineAgent, model::ModelName("m"), model::HostId("h")};
+    model::Member self{model::MemberId("engine-0/0"), model::Role::kEngineAgent, model::ModelName("m"),
+                       model::HostId("h")};
     self.engine = "engine-0";
     return self;
   }
-  base::Result<runtime::SourceMemory> open() { return runtime::SourceMemory{source_manifest_, {weights_->memory()}, nullptr}; }
+  base::Result<runtime::SourceMemory> open() {
+    return runtime::SourceMemory{source_manifest_, {weights_->memory()}, nullptr};
+  }
   base::Result<std::string> staged(model::UpdateId id, const std::string& channel) {
     const auto served = source_.perform(protocol::DoServe{id, source_part_});
     if (!served.result) return base::fail(served.result.error());
     const auto sent = source_.perform(protocol::DoDigestSource{id, source_part_});
     if (!sent.result) return base::fail(sent.result.error());
-    const auto pulled = sink_.perform(protocol::DoPull{id, sink_part_, static_cast<std::uint32_t>(id.value() % 2), 10'000}, *arena_);
+    const auto pulled =
+        sink_.perform(protocol::DoPull{id, sink_part_, static_cast<std::uint32_t>(id.value() % 2), 10'000}, *arena_);
     if (!pulled.result) return base::fail(pulled.result.error());
     WB_ASSIGN(const auto mismatches, plan_->compare({sent.result->units}, 0, pulled.result->slots));
     if (!mismatches.empty()) return base::fail(ErrorCode::kCorrupted, "other bytes than were sent");
@@ -162,7 +167,9 @@ TEST(Field, F12_AnEnginesMappingsAreFlatOverAThousandExchanges) {
 class Forbidden final : public Channel {
  public:
   std::string_view name() const override { return "shm"; }
-  channel::Viability viability() const override { return {false, "the container has no /dev/shm: start it with --ipc=host"}; }
+  channel::Viability viability() const override {
+    return {false, "the container has no /dev/shm: start it with --ipc=host"};
+  }
   base::Result<std::unique_ptr<channel::SourceSession>> serve(const channel::ServeRequest&) override {
     return base::fail(ErrorCode::kInternal, "a channel that is not viable was asked to serve");
   }

@@ -54,7 +54,8 @@ TEST(Field, F03_MemoryThatWasNotWrittenHasAnotherDigest) {
     sent[i] = static_cast<std::byte>(base::splitmix64(i) & 0xff);
   auto before = sent;
   before[77] ^= std::byte{1};  // one bit of the version before
-  for (const auto& found : {std::vector<std::byte>(sent.size()), std::vector<std::byte>(sent.size(), std::byte{0xee}), before}) {
+  for (const auto& found :
+       {std::vector<std::byte>(sent.size()), std::vector<std::byte>(sent.size(), std::byte{0xee}), before}) {
     EXPECT_NE(digest(found).lane0, digest(sent).lane0);
     EXPECT_NE(digest(found).lane1, digest(sent).lane1);
   }
@@ -80,8 +81,8 @@ TEST(Field, F09_TransposedAndSlicedTensorsArriveInOrder) {
         for (std::int64_t i = 0; i < 2; ++i) {
           const auto at = static_cast<std::size_t>(i);
           add_shard(strided.sources[at], "w", DType::kBF16, {10, 7}, {{5 * i, 0}, {5, 7}}, source_transposed, pad);
-          add_slot(strided.sinks[at], "w", DType::kBF16, {10, 7}, {{0, 4 * i}, {10, i == 0 ? 4 : 3}}, Cast::kNone, sink_transposed,
-                   pad);
+          add_slot(strided.sinks[at], "w", DType::kBF16, {10, 7}, {{0, 4 * i}, {10, i == 0 ? 4 : 3}}, Cast::kNone,
+                   sink_transposed, pad);
         }
         EXPECT_EQ(check_plan(strided, 48), "") << source_transposed << sink_transposed << pad;
       }
@@ -150,7 +151,8 @@ TEST(Field, F14_ScalesThatAreMissingOrLaidOutOtherwiseAreNamed) {
   const auto quantised = [](const Dims& scale_shape, const Box& scale_box) {
     auto result = fleet(1, 1);
     add_shard(result.sources[0], "mlp.down_proj.weight", DType::kF8E4M3, {256, 128}, Box::whole({256, 128}));
-    if (scale_shape.size() > 0) add_shard(result.sources[0], "mlp.down_proj.weight_scale_inv", DType::kF32, scale_shape, scale_box);
+    if (scale_shape.size() > 0)
+      add_shard(result.sources[0], "mlp.down_proj.weight_scale_inv", DType::kF32, scale_shape, scale_box);
     add_slot(result.sinks[0], "mlp.down_proj.weight", DType::kF8E4M3, {256, 128}, Box::whole({256, 128}));
     add_slot(result.sinks[0], "mlp.down_proj.weight_scale_inv", DType::kF32, {2, 1}, Box::whole({2, 1}));
     return result;
@@ -212,8 +214,8 @@ TEST(Field, F19_AnotherModelsShapeIsRefusedByName) {
   auto other = fleet(1, 1);
   add_shard(other.sources[0], "model.embed_tokens.weight", DType::kBF16, {32, 8}, Box::whole({32, 8}));
   add_slot(other.sinks[0], "model.embed_tokens.weight", DType::kBF16, {32, 4}, Box::whole({32, 4}));
-  EXPECT_THAT(refusal(other), AllOf(HasSubstr("'model.embed_tokens.weight'"), HasSubstr("[32, 8]"), HasSubstr("[32, 4]"),
-                                    HasSubstr("'trainer-0'"), HasSubstr("'engine-0/0'")));
+  EXPECT_THAT(refusal(other), AllOf(HasSubstr("'model.embed_tokens.weight'"), HasSubstr("[32, 8]"),
+                                    HasSubstr("[32, 4]"), HasSubstr("'trainer-0'"), HasSubstr("'engine-0/0'")));
 }
 
 // Zero-size and 0-dimensional tensors broke packing. Both are ordinary.

@@ -33,6 +33,9 @@ class Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
   device::Memory* memory() const { return memory_.get(); }
+  void overwrite() {  // as an owner does that has taken its memory back
+    if (memory_->bytes() > 0) std::memset(memory_->data(), 0x5a, memory_->bytes());
+  }
 
  private:
   device::Device& device_;

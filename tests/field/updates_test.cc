@@ -82,7 +82,8 @@ TEST(Field, F01_WhicheverStepFailsTheOldVersionServes) {
   }
 }
 
-// After a failed update its session stayed "active", and every later update was refused. The next push must work at once.
+// After a failed update its session stayed "active", and every later update was refused. The next push must work at
+// once.
 TEST(Field, F02_TheNextPushWorksAtOnceAfterAnAbort) {
   Fleet fleet;
   fleet.push(1);
@@ -117,8 +118,8 @@ TEST(Field, F02_AnUpdateThatHangsCanBeAbortedAndTheNextOneWorks) {
   expect_committed(fleet, 4);
 }
 
-// The engine answered success while it had loaded uninitialised memory. Success without proof must be impossible: what a
-// rank says it staged is compared with what the sources sent.
+// The engine answered success while it had loaded uninitialised memory. Success without proof must be impossible: what
+// a rank says it staged is compared with what the sources sent.
 TEST(Field, F03_AStageThatWroteNothingIsFoundHoweverSuccessfulItSaysItWas) {
   Fleet fleet;
   fleet.push(1);
@@ -240,7 +241,8 @@ TEST(Field, F05_NobodyStagesBeforeEverybodyIsPrepared) {
   std::set<std::pair<model::MemberId, protocol::SessionRole>> prepared;
   for (const auto& envelope : fleet.sent()) {
     if (const auto* body = std::get_if<protocol::Prepared>(&envelope.body)) prepared.emplace(envelope.from, body->role);
-    if (std::holds_alternative<protocol::StageSource>(envelope.body) || std::holds_alternative<protocol::StageSink>(envelope.body)) {
+    if (std::holds_alternative<protocol::StageSource>(envelope.body) ||
+        std::holds_alternative<protocol::StageSink>(envelope.body)) {
       ASSERT_EQ(prepared.size(), 6U) << "two shard agents and four ranks";
     }
   }
@@ -252,7 +254,8 @@ TEST(Field, F05_ALostAnswerIsAskedForAgain) {
   Fleet fleet;
   int lost = 0;
   fleet.loses = [&](const protocol::Envelope& envelope) {
-    return std::holds_alternative<protocol::Prepared>(envelope.body) && envelope.from.value() == "engine-0/1" && ++lost <= 2;
+    return std::holds_alternative<protocol::Prepared>(envelope.body) && envelope.from.value() == "engine-0/1" &&
+           ++lost <= 2;
   };
   fleet.push(1);
   EXPECT_EQ(pulls(fleet), 0U);
@@ -337,8 +340,8 @@ TEST(Field, F19_AModelOfAnotherSizeIsRefusedAndTheEngineUntouched) {
   expect_committed(fleet, 3);
 }
 
-// Several chunks of one update each ran the engine's post-load step, and a MoE layer was corrupted. However many buckets
-// an update has, each rank exchanges and resumes once.
+// Several chunks of one update each ran the engine's post-load step, and a MoE layer was corrupted. However many
+// buckets an update has, each rank exchanges and resumes once.
 TEST(Field, F20_ManyBucketsAreOneExchangeAndOneResume) {
   Fleet fleet;
   fleet.push(1);
@@ -347,7 +350,8 @@ TEST(Field, F20_ManyBucketsAreOneExchangeAndOneResume) {
   for (const auto& [id, agent] : fleet.agents())
     before[id] = {agent.exchanges, agent.resumes};
   fleet.fate = [&](const auto&, const auto& action) {
-    if (const auto* pull = std::get_if<protocol::DoPull>(&action)) buckets = std::max(buckets, pull->part->buckets.size());
+    if (const auto* pull = std::get_if<protocol::DoPull>(&action))
+      buckets = std::max(buckets, pull->part->buckets.size());
     return Fate::kDone;
   };
   fleet.push(2);
@@ -359,8 +363,8 @@ TEST(Field, F20_ManyBucketsAreOneExchangeAndOneResume) {
   }
 }
 
-// The label of the version changed with the first bucket, while most weights were still old. The version shown is the one
-// that is committed, everywhere, until the next one is.
+// The label of the version changed with the first bucket, while most weights were still old. The version shown is the
+// one that is committed, everywhere, until the next one is.
 TEST(Field, F21_TheVersionShownChangesWithTheCommitOnly) {
   Fleet fleet;
   fleet.push(1);
@@ -392,7 +396,8 @@ TEST(Field, F21_TheVersionShownChangesWithTheCommitOnly) {
   }
 }
 
-// The send buffer was reused before the copy had read it. A trainer gets its memory back only after every reader is done.
+// The send buffer was reused before the copy had read it. A trainer gets its memory back only after every reader is
+// done.
 TEST(Field, F08_TheTrainerGetsItsMemoryBackOnlyWhenAllHaveStaged) {
   Fleet fleet;
   fleet.fate = [](const auto& agent, const auto& action) {
@@ -411,9 +416,10 @@ TEST(Field, F08_TheTrainerGetsItsMemoryBackOnlyWhenAllHaveStaged) {
   EXPECT_EQ(count<protocol::Release>(fleet), 2U);
   EXPECT_TRUE(fleet.agent("shard-0").serving.empty());
   const auto& sent = fleet.sent();
-  const auto first = std::ranges::find_if(sent, [](const auto& e) { return std::holds_alternative<protocol::Release>(e.body); });
-  const auto last_staged =
-      std::find_if(sent.rbegin(), sent.rend(), [](const auto& e) { return std::holds_alternative<protocol::Staged>(e.body); });
+  const auto first =
+      std::ranges::find_if(sent, [](const auto& e) { return std::holds_alternative<protocol::Release>(e.body); });
+  const auto last_staged = std::find_if(sent.rbegin(), sent.rend(),
+                                        [](const auto& e) { return std::holds_alternative<protocol::Staged>(e.body); });
   EXPECT_GE(first, last_staged.base());
 }
 
