@@ -16,8 +16,7 @@ namespace {
 // The list of commands, in the order of --help.
 constexpr AddCommand kCommands[] = {
     &add_push, &add_rollback, &add_status, &add_watch,  &add_verify,     &add_diff,
-    &add_pin,  &add_fleet,    &add_keys,   &add_doctor, &add_completion,
-    &add_demo,
+    &add_pin,  &add_fleet,    &add_keys,   &add_doctor, &add_completion, &add_demo,
 };
 
 void add_global_options(CLI::App& app, GlobalOptions& options) {

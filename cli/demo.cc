@@ -48,7 +48,8 @@ base::Status Demo::open() {
   std::error_code error;
   if (directory_.empty()) {
     std::string pattern = (fs::temp_directory_path(error) / "weightbus-demo-XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) return base::fail(base::ErrorCode::kUnavailable, "cannot make a folder like {}", pattern);
+    if (!::mkdtemp(pattern.data()))
+      return base::fail(base::ErrorCode::kUnavailable, "cannot make a folder like {}", pattern);
     directory_ = pattern;
     made_directory_ = true;
   } else {
@@ -71,8 +72,9 @@ base::Status Demo::open() {
   WB_ASSIGN(client_, runtime::AdminClient::connect(std::move(client)));
   const std::size_t agents = fleet_->agents();
   WB_ASSIGN(const auto status, wait_for("all agents to join", [agents](const protocol::ModelStatus& s) {
-    return static_cast<std::size_t>(std::count_if(s.members.begin(), s.members.end(), [](const auto& m) { return m.connected; })) == agents;
-  }));
+              return static_cast<std::size_t>(std::count_if(s.members.begin(), s.members.end(),
+                                                            [](const auto& m) { return m.connected; })) == agents;
+            }));
   say(fmt::format("1 coordinator, 2 shard agents and {} engines of 2 engine agents each are running (epoch {})",
                   options_.engines, status.epoch.number));
   return {};
@@ -88,7 +90,8 @@ base::Status Demo::close() {
     if (made_directory_) {
       fs::remove_all(directory_, error);
     } else {
-      for (const auto& entry : fs::directory_iterator(directory_, error)) fs::remove_all(entry.path(), error);
+      for (const auto& entry : fs::directory_iterator(directory_, error))
+        fs::remove_all(entry.path(), error);
     }
     directory_.clear();
   }
@@ -110,8 +113,8 @@ base::Status Demo::make_checkpoint(std::uint64_t version, std::string& path) {
   made.size = *size;
   made.variant = version - 1;
   WB_ASSIGN(const auto written, checkpoint::write_synthetic(path, made, control));
-  say(fmt::format("made checkpoint {}: {} in {} tensors, Qwen3-{}-shaped", version, format_size(written.bytes), written.tensors,
-                  options_.size));
+  say(fmt::format("made checkpoint {}: {} in {} tensors, Qwen3-{}-shaped", version, format_size(written.bytes),
+                  written.tensors, options_.size));
   return {};
 }
 
@@ -138,8 +141,8 @@ base::Status Demo::push(std::uint64_t version, const std::string& title) {
   return wait_for_snapshots(target);
 }
 
-// Publishes version 3, kills the victim while its bytes move, and watches the rest go on without it. A small update is over
-// too soon for that: there the victim is stopped first, so that the update surely waits for it when it is killed.
+// Publishes version 3, kills the victim while its bytes move, and watches the rest go on without it. A small update is
+// over too soon for that: there the victim is stopped first, so that the update surely waits for it when it is killed.
 base::Status Demo::push_and_kill() {
   std::string path;
   WB_TRY(make_checkpoint(3, path));
@@ -162,13 +165,15 @@ base::Status Demo::push_and_kill() {
   if (status.phase != protocol::Phase::kCommitted) {
     return base::fail(status.error.value_or(base::Error{base::ErrorCode::kInternal, "version 3 did not commit"}));
   }
-  const auto victim = std::find_if(status.engines.begin(), status.engines.end(), [](const auto& e) { return e.engine == kVictimEngine; });
+  const auto victim = std::find_if(status.engines.begin(), status.engines.end(),
+                                   [](const auto& e) { return e.engine == kVictimEngine; });
   if (victim == status.engines.end() || victim->committed) {
     return base::fail(base::ErrorCode::kInternal, "{} was killed and counted as committed all the same", kVictim);
   }
   const auto target = status.target;
-  steps_.push_back({"3, one agent killed", std::move(status),
-                    fmt::format("{} was killed while {}; engine-0 committed, {} caught up from it", kVictim, phase, kVictimEngine)});
+  steps_.push_back(
+      {"3, one agent killed", std::move(status),
+       fmt::format("{} was killed while {}; engine-0 committed, {} caught up from it", kVictim, phase, kVictimEngine)});
   WB_ASSIGN(const auto live, wait_for_all_live(target));
   for (const auto& recent : live.recent) {
     if (recent.kind != protocol::UpdateKind::kCatchUp || recent.target != target) continue;
@@ -186,7 +191,8 @@ base::Status Demo::roll_back() {
   const auto first = steps_.front().update.target;
   say(fmt::format("\nrolling back to version {}", first.value()));
   WB_ASSIGN(auto status, update(protocol::RollbackRequest{first}));
-  steps_.push_back({"rollback to 1", std::move(status), "from snapshots, which must match the digests recorded for version 1"});
+  steps_.push_back(
+      {"rollback to 1", std::move(status), "from snapshots, which must match the digests recorded for version 1"});
   WB_ASSIGN(const auto live, wait_for_all_live(first));
   static_cast<void>(live);
   WB_ASSIGN(const auto now, digests(first));
@@ -207,7 +213,8 @@ base::Status Demo::run() {
 base::Status Demo::bench() {
   WB_TRY(open());
   std::string paths[2];
-  for (std::uint64_t version = 1; version <= 2; ++version) WB_TRY(make_checkpoint(version, paths[version - 1]));
+  for (std::uint64_t version = 1; version <= 2; ++version)
+    WB_TRY(make_checkpoint(version, paths[version - 1]));
   for (std::uint32_t i = 0; i < options_.updates; ++i) {
     WB_ASSIGN(auto status, update(protocol::PublishRequest{protocol::CheckpointSource{paths[i % 2]}}));
     steps_.push_back({fmt::format("{}", i + 1), std::move(status), ""});
@@ -234,25 +241,27 @@ base::Result<protocol::ModelStatus> Demo::wait_for(const std::string& what,
 }
 
 base::Result<protocol::ModelStatus> Demo::wait_for_all_live(model::WeightVersion version) {
-  return wait_for(fmt::format("every engine to serve version {}", version.value()), [&](const protocol::ModelStatus& s) {
-    return !s.running && std::all_of(s.members.begin(), s.members.end(), [&](const protocol::MemberStatus& m) {
-      if (m.member.role != model::Role::kEngineAgent) return true;
-      return m.connected && !m.quarantined && m.live && m.live->version == version;
-    });
-  });
+  return wait_for(
+      fmt::format("every engine to serve version {}", version.value()), [&](const protocol::ModelStatus& s) {
+        return !s.running && std::all_of(s.members.begin(), s.members.end(), [&](const protocol::MemberStatus& m) {
+          if (m.member.role != model::Role::kEngineAgent) return true;
+          return m.connected && !m.quarantined && m.live && m.live->version == version;
+        });
+      });
 }
 
 base::Status Demo::wait_for_snapshots(model::WeightVersion version) {
   const std::size_t ranks = std::size_t{options_.engines} * 2;
-  const auto status = wait_for(fmt::format("version {} to be kept on disk", version.value()), [&](const protocol::ModelStatus& s) {
-    for (const auto& row : s.versions) {
-      if (row.version != version) continue;
-      return static_cast<std::size_t>(std::count_if(row.holders.begin(), row.holders.end(), [](const std::string& holder) {
-               return holder.ends_with(" snapshot");
-             })) == ranks;
-    }
-    return false;
-  });
+  const auto status =
+      wait_for(fmt::format("version {} to be kept on disk", version.value()), [&](const protocol::ModelStatus& s) {
+        for (const auto& row : s.versions) {
+          if (row.version != version) continue;
+          return static_cast<std::size_t>(
+                     std::count_if(row.holders.begin(), row.holders.end(),
+                                   [](const std::string& holder) { return holder.ends_with(" snapshot"); })) == ranks;
+        }
+        return false;
+      });
   if (!status) return base::fail(status.error());
   return {};
 }
@@ -263,16 +272,19 @@ base::Result<Demo::Digests> Demo::digests(model::WeightVersion version) {
   std::map<std::string, std::vector<protocol::SlotDigest>> by_rank;
   for (const auto& engine : reply.engines) {
     if (!engine.live || engine.live->version != version) {
-      return base::fail(base::ErrorCode::kCorrupted, "{} does not serve version {}", engine.member.value(), version.value());
+      return base::fail(base::ErrorCode::kCorrupted, "{} does not serve version {}", engine.member.value(),
+                        version.value());
     }
     const std::string rank = engine.member.value().substr(engine.engine.size());
     const auto [other, is_new] = by_rank.try_emplace(rank, engine.slots);
     if (!is_new && other->second != engine.slots) {
-      return base::fail(base::ErrorCode::kCorrupted, "{} serves other bytes than the same rank of another engine", engine.member.value());
+      return base::fail(base::ErrorCode::kCorrupted, "{} serves other bytes than the same rank of another engine",
+                        engine.member.value());
     }
     by_member.emplace(engine.member.value(), engine.slots);
   }
-  if (by_member.size() != std::size_t{options_.engines} * 2) return base::fail(base::ErrorCode::kUnavailable, "not every engine agent answered");
+  if (by_member.size() != std::size_t{options_.engines} * 2)
+    return base::fail(base::ErrorCode::kUnavailable, "not every engine agent answered");
   return by_member;
 }
 

@@ -16,11 +16,11 @@ namespace weightbus::cli {
 
 struct DemoOptions {
   std::string size = "0.6b";
-  std::string checkpoint;      // empty: made in the demo's folder
-  std::string directory;       // empty: a new one, removed in the end
+  std::string checkpoint;  // empty: made in the demo's folder
+  std::string directory;   // empty: a new one, removed in the end
   bool keep = false;
   std::uint32_t engines = 2;
-  std::uint32_t updates = 0;   // bench: so many pushes, timed, instead of the story
+  std::uint32_t updates = 0;  // bench: so many pushes, timed, instead of the story
 };
 
 struct DemoStep {
@@ -71,7 +71,8 @@ class Demo {
   bool made_directory_ = false;
 };
 
-// A copy of a checkpoint folder in which the first bytes of each file's data differ: a changed version of the same model.
+// A copy of a checkpoint folder in which the first bytes of each file's data differ: a changed version of the same
+// model.
 base::Status copy_changed(const std::string& from, const std::string& to, std::uint64_t variant);
 
 }  // namespace weightbus::cli

@@ -1,9 +1,9 @@
 // demo: the command, its table and its JSON.
-#include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -24,38 +24,52 @@ constexpr std::uint64_t kNanosPerMs = 1'000'000;
 
 std::uint64_t total_ns(const protocol::UpdateStatus& update) {
   std::uint64_t sum = 0;
-  for (const auto& phase : update.phases) sum += phase.duration_ns;
+  for (const auto& phase : update.phases)
+    sum += phase.duration_ns;
   return sum;
 }
 
 std::uint64_t longest_pause_ns(const protocol::UpdateStatus& update) {
   std::uint64_t longest = 0;
-  for (const auto& engine : update.engines) longest = std::max(longest, engine.pause_ns);
+  for (const auto& engine : update.engines)
+    longest = std::max(longest, engine.pause_ns);
   return longest;
 }
 
 std::string demo_table(const std::vector<DemoStep>& steps, const Console& console) {
   using enum protocol::Phase;
-  Table table({{"version"}, {"bytes", Align::kRight}, {"open", Align::kRight}, {"plan", Align::kRight}, {"prepare", Align::kRight},
-               {"stage", Align::kRight}, {"decide", Align::kRight}, {"commit", Align::kRight}, {"rate", Align::kRight},
-               {"digests", Align::kRight}, {"pause", Align::kRight}});
+  Table table({{"version"},
+               {"bytes", Align::kRight},
+               {"open", Align::kRight},
+               {"plan", Align::kRight},
+               {"prepare", Align::kRight},
+               {"stage", Align::kRight},
+               {"decide", Align::kRight},
+               {"commit", Align::kRight},
+               {"rate", Align::kRight},
+               {"digests", Align::kRight},
+               {"pause", Align::kRight}});
   for (const auto& step : steps) {
     const auto& u = step.update;
     const auto phase = [&](protocol::Phase p) { return format_nanos(time_in(u, p)); };
-    table.add({step.title, format_size(u.bytes_total), phase(kAnnounced), phase(kPlanned), phase(kAccepted), phase(kStaging),
-               phase(kStaged), phase(kCommitting), u.bytes_total ? format_rate(staging_rate(u)) : "-",
+    table.add({step.title, format_size(u.bytes_total), phase(kAnnounced), phase(kPlanned), phase(kAccepted),
+               phase(kStaging), phase(kStaged), phase(kCommitting), u.bytes_total ? format_rate(staging_rate(u)) : "-",
                std::to_string(u.digests_compared), format_nanos(longest_pause_ns(u))});
   }
   std::string text = "\n" + table.render(console, 118) + "\n";
-  for (const auto& step : steps) text += fmt::format("version {}: {}\n", step.title, step.note);
+  for (const auto& step : steps)
+    text += fmt::format("version {}: {}\n", step.title, step.note);
   return text;
 }
 
 Json demo_json(const std::vector<DemoStep>& steps) {
   Json rows = Json::array();
   for (const auto& step : steps) {
-    rows.push_back({{"title", step.title}, {"note", step.note}, {"pause_ns_max", longest_pause_ns(step.update)},
-                    {"gb_per_s", staging_rate(step.update) / 1e9}, {"update", to_json(step.update)}});
+    rows.push_back({{"title", step.title},
+                    {"note", step.note},
+                    {"pause_ns_max", longest_pause_ns(step.update)},
+                    {"gb_per_s", staging_rate(step.update) / 1e9},
+                    {"update", to_json(step.update)}});
   }
   return {{"steps", rows}};
 }
@@ -72,7 +86,11 @@ int demo(Session& session, const DemoOptions& options) {
 
 Json bench_row(const char* name, std::vector<double> samples, const char* unit) {
   std::sort(samples.begin(), samples.end());
-  return {{"name", name}, {"median", samples[samples.size() / 2]}, {"worst", samples.back()}, {"unit", unit}, {"samples", samples.size()}};
+  return {{"name", name},
+          {"median", samples[samples.size() / 2]},
+          {"worst", samples.back()},
+          {"unit", unit},
+          {"samples", samples.size()}};
 }
 
 // What an update of a tiny model takes beside reading its checkpoint and copying: the control plane.
@@ -133,16 +151,27 @@ base::Status copy_changed(const std::string& from, const std::string& to, std::u
 
 void add_demo(CLI::App& app, Session& session) {
   const auto options = std::make_shared<DemoOptions>();
-  CLI::App* command = app.add_subcommand("demo", "Show the main job with real processes on this machine: push, kill, roll back");
+  CLI::App* command =
+      app.add_subcommand("demo", "Show the main job with real processes on this machine: push, kill, roll back");
   command->add_option("--size", options->size, "Of the made checkpoint, shaped like Qwen3")
-      ->check(CLI::IsMember({"tiny", "small", "0.6b"}))->capture_default_str();
-  command->add_option("--checkpoint", options->checkpoint, "Publish this Hugging Face folder instead of a made one")->type_name("DIR");
-  command->add_option("--dir", options->directory, "Folder for everything; a new one under the temporary folder if not given")->type_name("DIR");
+      ->check(CLI::IsMember({"tiny", "small", "0.6b"}))
+      ->capture_default_str();
+  command->add_option("--checkpoint", options->checkpoint, "Publish this Hugging Face folder instead of a made one")
+      ->type_name("DIR");
+  command
+      ->add_option("--dir", options->directory,
+                   "Folder for everything; a new one under the temporary folder if not given")
+      ->type_name("DIR");
   command->add_flag("--keep", options->keep, "Leave the folder, with logs and journal");
-  command->add_option("--bench", options->updates, "Time so many updates of a tiny model with 8 engine agents instead, and print rows")
-      ->type_name("N")->group("");
+  command
+      ->add_option("--bench", options->updates,
+                   "Time so many updates of a tiny model with 8 engine agents instead, and print rows")
+      ->type_name("N")
+      ->group("");
   command->callback([&session, options] {
-    session.action = [&session, options] { return options->updates > 0 ? bench(session, *options) : demo(session, *options); };
+    session.action = [&session, options] {
+      return options->updates > 0 ? bench(session, *options) : demo(session, *options);
+    };
   });
 }
 

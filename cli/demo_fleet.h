@@ -25,14 +25,15 @@ struct DemoFleetOptions {
 // One thread. The processes die with this one.
 class DemoFleet {
  public:
-  // Starts everything and returns when the coordinator listens. kNotFound: a program is missing; kUnavailable: it did not
-  // start, with the end of its log.
+  // Starts everything and returns when the coordinator listens. kNotFound: a program is missing; kUnavailable: it did
+  // not start, with the end of its log.
   static base::Result<std::unique_ptr<DemoFleet>> start(DemoFleetOptions options);
   ~DemoFleet();
 
   const std::string& endpoint() const { return endpoint_; }
   std::size_t agents() const { return processes_.size() - 1; }
-  // The worker of an agent: the process that does the work and that its keeper starts again. kNotFound while there is none.
+  // The worker of an agent: the process that does the work and that its keeper starts again. kNotFound while there is
+  // none.
   base::Result<pid_t> worker(const std::string& member) const;
   // Asks all to end, waits, and reports what did not end by itself or was left behind (processes, shared memory).
   base::Status stop();

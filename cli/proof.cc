@@ -64,7 +64,8 @@ Proof compare_ranks(const protocol::VerifyReply& live, const std::optional<model
   return proof;
 }
 
-void require_all_ranks(const std::vector<protocol::MemberStatus>& members, const protocol::VerifyReply& live, Proof& proof) {
+void require_all_ranks(const std::vector<protocol::MemberStatus>& members, const protocol::VerifyReply& live,
+                       Proof& proof) {
   std::map<std::string, std::uint32_t> missing;  // ranks by engine
   for (const auto& member : members) {
     if (member.member.role == model::Role::kEngineAgent) missing[member.member.engine] = member.member.world;
@@ -73,7 +74,8 @@ void require_all_ranks(const std::vector<protocol::MemberStatus>& members, const
     if (auto it = missing.find(rank.engine); it != missing.end() && it->second > 0) --it->second;
   }
   for (const auto& [engine, count] : missing) {
-    if (count > 0) proof.differences.push_back({engine, "", "", std::to_string(count) + " of its ranks did not answer"});
+    if (count > 0)
+      proof.differences.push_back({engine, "", "", std::to_string(count) + " of its ranks did not answer"});
   }
 }
 

@@ -45,7 +45,8 @@ struct Proof {
 Proof compare_ranks(const protocol::VerifyReply& live, const std::optional<model::WeightVersion>& committed);
 
 // Adds a difference for each engine of which not every rank answered: what was not looked at is not proven.
-void require_all_ranks(const std::vector<protocol::MemberStatus>& members, const protocol::VerifyReply& live, Proof& proof);
+void require_all_ranks(const std::vector<protocol::MemberStatus>& members, const protocol::VerifyReply& live,
+                       Proof& proof);
 
 // Counts each slot against the bytes of the same box of the checkpoint, read here; names that the checkpoint ties to
 // others are resolved. Adds to `proof`, which is that of compare_ranks. Errors: files that cannot be read.

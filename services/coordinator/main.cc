@@ -20,23 +20,43 @@ using runtime::SettingType;
 
 runtime::ProgramInfo program() {
   std::vector<Setting> settings = {
-      {"listen", SettingType::kEndpoint, "tcp://127.0.0.1:7070", "Where agents and the command line connect. Off loopback it needs keys_file and allow_file."},
-      {"journal", SettingType::kPath, std::nullopt, "The SQLite file that holds every decision. On a local disk, backed up; without it the fleet has to be adopted anew.", "", "/var/lib/weightbus/journal.db"},
-      {"lease", SettingType::kDuration, "10s", "How long the journal stays ours without renewal; another coordinator can take it over after that.", "", "", 1'000'000'000},
-      {"heartbeat_interval", SettingType::kDuration, "500ms", "How often members report. Progress bars move as often.", "", "", 10'000'000},
-      {"member_timeout", SettingType::kDuration, "5s", "A member silent for longer is lost: an update that needs it aborts. Several heartbeats.", "", "", 100'000'000},
-      {"update_deadline", SettingType::kDuration, "10m", "From the beginning of an update to its decision; then it aborts. As long as reading a checkpoint may take.", "", "", 1'000'000},
-      {"pause_deadline", SettingType::kDuration, "10s", "How long the ranks of an engine may take to pause at a step; longer than the longest step.", "", "", 1'000'000},
-      {"commit_deadline", SettingType::kDuration, "30s", "From the decision to the commit of each engine; one that takes longer is quarantined and catches up.", "", "", 1'000'000},
-      {"serve_stale", SettingType::kDuration, "0", "An engine that has not heard of the coordinator for this long reports that it is not ready. 0: no bound."},
-      {"bucket_bytes", SettingType::kBytes, "512MiB", "The unit of sending and retrying. Agreed by all; a larger tensor is split.", "", "", 4096},
-      {"retain_versions", SettingType::kCount, "4", "How many committed versions are kept as snapshots, besides pinned ones. 0: only what the shadows hold.", "versions", "", 0, 10'000},
+      {"listen", SettingType::kEndpoint, "tcp://127.0.0.1:7070",
+       "Where agents and the command line connect. Off loopback it needs keys_file and allow_file. Name a port: with "
+       "port 0 a restarted coordinator listens elsewhere."},
+      {"journal", SettingType::kPath, std::nullopt,
+       "The SQLite file that holds every decision. On a local disk, backed up; without it the fleet has to be adopted "
+       "anew.",
+       "", "/var/lib/weightbus/journal.db"},
+      {"lease", SettingType::kDuration, "10s",
+       "How long the journal stays ours without renewal; another coordinator can take it over after that.", "", "",
+       1'000'000'000},
+      {"heartbeat_interval", SettingType::kDuration, "500ms", "How often members report. Progress bars move as often.",
+       "", "", 10'000'000},
+      {"member_timeout", SettingType::kDuration, "5s",
+       "A member silent for longer is lost: an update that needs it aborts. Several heartbeats.", "", "", 100'000'000},
+      {"update_deadline", SettingType::kDuration, "10m",
+       "From the beginning of an update to its decision; then it aborts. As long as reading a checkpoint may take.", "",
+       "", 1'000'000},
+      {"pause_deadline", SettingType::kDuration, "10s",
+       "How long the ranks of an engine may take to pause at a step; longer than the longest step.", "", "", 1'000'000},
+      {"commit_deadline", SettingType::kDuration, "30s",
+       "From the decision to the commit of each engine; one that takes longer is quarantined and catches up.", "", "",
+       1'000'000},
+      {"serve_stale", SettingType::kDuration, "0",
+       "An engine that has not heard of the coordinator for this long reports that it is not ready. 0: no bound."},
+      {"bucket_bytes", SettingType::kBytes, "512MiB",
+       "The unit of sending and retrying. Agreed by all; a larger tensor is split.", "", "", 4096},
+      {"retain_versions", SettingType::kCount, "4",
+       "How many committed versions are kept as snapshots, besides pinned ones. 0: only what the shadows hold.",
+       "versions", "", 0, 10'000},
   };
-  for (auto& setting : runtime::common_settings()) settings.push_back(std::move(setting));
-  return {"weightbus-coordinator", "Sequences versioned updates of model weights.", WEIGHTBUS_VERSION, std::move(settings),
-          [](const runtime::Settings& s) -> base::Status {
+  for (auto& setting : runtime::common_settings())
+    settings.push_back(std::move(setting));
+  return {"weightbus-coordinator", "Sequences versioned updates of model weights.", WEIGHTBUS_VERSION,
+          std::move(settings), [](const runtime::Settings& s) -> base::Status {
             if (s.duration("member_timeout") < 2 * s.duration("heartbeat_interval")) {
-              return base::fail(base::ErrorCode::kInvalidArgument, "member_timeout must be at least two heartbeat_intervals");
+              return base::fail(base::ErrorCode::kInvalidArgument,
+                                "member_timeout must be at least two heartbeat_intervals");
             }
             return {};
           }};
@@ -96,7 +116,8 @@ int work(const runtime::Settings& settings) {
   const auto ready = [&loop] {
     return loop.serving() ? observe::Health{true, ""} : observe::Health{false, "reading the journal"};
   };
-  auto http = runtime::start_http(settings, metrics, [] { return observe::Health{}; }, ready);
+  auto http = runtime::start_http(
+      settings, metrics, [] { return observe::Health{}; }, ready);
   if (!http) return end_with("http", http.error(), runtime::kExitFatal);
   runtime::StopSignals signals([&loop] { loop.stop(); }, base::Millis(5'000));
   const int code = loop.run();
@@ -108,6 +129,7 @@ int work(const runtime::Settings& settings) {
 }  // namespace weightbus
 
 int main(int argc, char** argv) {
-  return weightbus::runtime::run_service(weightbus::program(), argc, argv,
-                                         [](const weightbus::runtime::Settings&) { return std::string(); }, weightbus::work);
+  return weightbus::runtime::run_service(
+      weightbus::program(), argc, argv, [](const weightbus::runtime::Settings&) { return std::string(); },
+      weightbus::work);
 }

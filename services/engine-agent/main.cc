@@ -1,5 +1,5 @@
-// weightbus-engine-agent: beside one rank of an inference engine, holds its arena. main() composes; runtime/agent_loop.h
-// runs.
+// weightbus-engine-agent: beside one rank of an inference engine, holds its arena. main() composes;
+// runtime/agent_loop.h runs.
 #include <cstdio>
 #include <filesystem>
 
@@ -22,19 +22,30 @@ using runtime::SettingType;
 
 runtime::ProgramInfo program() {
   std::vector<Setting> settings = {
-      {"engine", SettingType::kText, "engine-0", "The engine that this rank belongs to: ranks that share a step are one engine."},
-      {"tp_rank", SettingType::kCount, "0", "Which rank of the engine this is; rank 0 is the driver.", "", "", 0, 65'535},
+      {"engine", SettingType::kText, "engine-0",
+       "The engine that this rank belongs to: ranks that share a step are one engine."},
+      {"tp_rank", SettingType::kCount, "0", "Which rank of the engine this is; rank 0 is the driver.", "", "", 0,
+       65'535},
       {"tp_size", SettingType::kCount, "1", "How many ranks the engine has.", "ranks", "", 1, 65'536},
-      {"layout", SettingType::kText, "llama", "How tensors lie in the arena: llama (Llama, Qwen2, Qwen3), qwen3_moe, deepseek_v3, replicate, or the path of a layout file (docs/LAYOUTS.md)."},
-      {"config_json", SettingType::kPath, "", "The model's config.json, for layouts that name its numbers (head_dim and the like). Empty: they are read off the tensors' shapes."},
-      {"listen", SettingType::kEndpoint, "tcp://127.0.0.1:0", "Where the other ranks of the engine reach this one at a commit."},
-      {"attach_socket", SettingType::kPath, "", "The Unix socket that inference processes attach to. Empty: attach.sock in state_dir."},
-      {"snapshot_dir", SettingType::kPath, "", "Where committed versions are kept for rollback. Empty: snapshots in state_dir; \"none\" keeps none."},
+      {"layout", SettingType::kText, "llama",
+       "How tensors lie in the arena: llama (Llama, Qwen2, Qwen3), qwen3_moe, deepseek_v3, replicate, or the path of a "
+       "layout file (docs/LAYOUTS.md)."},
+      {"config_json", SettingType::kPath, "",
+       "The model's config.json, for layouts that name its numbers (head_dim and the like). Empty: they are read off "
+       "the tensors' shapes."},
+      {"listen", SettingType::kEndpoint, "tcp://127.0.0.1:0",
+       "Where the other ranks of the engine reach this one at a commit."},
+      {"attach_socket", SettingType::kPath, "",
+       "The Unix socket that inference processes attach to. Empty: attach.sock in state_dir."},
+      {"snapshot_dir", SettingType::kPath, "",
+       "Where committed versions are kept for rollback. Empty: snapshots in state_dir; \"none\" keeps none."},
   };
-  for (auto& setting : runtime::agent_settings()) settings.push_back(std::move(setting));
-  for (auto& setting : runtime::common_settings()) settings.push_back(std::move(setting));
-  return {"weightbus-engine-agent", "Receives weights for one rank of an inference engine.", WEIGHTBUS_VERSION, std::move(settings),
-          [](const runtime::Settings& s) -> base::Status {
+  for (auto& setting : runtime::agent_settings())
+    settings.push_back(std::move(setting));
+  for (auto& setting : runtime::common_settings())
+    settings.push_back(std::move(setting));
+  return {"weightbus-engine-agent", "Receives weights for one rank of an inference engine.", WEIGHTBUS_VERSION,
+          std::move(settings), [](const runtime::Settings& s) -> base::Status {
             if (s.count("tp_rank") >= s.count("tp_size")) {
               return base::fail(base::ErrorCode::kInvalidArgument, "tp_rank must be below tp_size");
             }
@@ -49,7 +60,9 @@ std::string member_name(const runtime::Settings& s) {
   return name.empty() ? s.text("engine") + "-tp" + std::to_string(s.count("tp_rank")) : name;
 }
 
-std::string shm_prefix(const runtime::Settings& s) { return runtime::member_shm_prefix(s.text("model"), member_name(s)); }
+std::string shm_prefix(const runtime::Settings& s) {
+  return runtime::member_shm_prefix(s.text("model"), member_name(s));
+}
 
 class Machine final : public runtime::AgentMachine {
  public:
@@ -77,7 +90,8 @@ struct Found {
   std::shared_ptr<runtime::Arena> arena;
   std::optional<model::SinkManifest> manifest;
 };
-Found find_arena(protocol::AgentState& state, const runtime::AgentFiles& files, device::Device& device, const std::string& prefix) {
+Found find_arena(protocol::AgentState& state, const runtime::AgentFiles& files, device::Device& device,
+                 const std::string& prefix) {
   if (!state.has_arena) return {};
   auto manifest = files.load_manifest();
   auto arena = manifest ? runtime::Arena::open(device, prefix, *manifest)
@@ -150,22 +164,31 @@ int work(const runtime::Settings& settings) {
   if (auto told = tell_clients(**attach, *state, found); !told) return end_with("attach.arena", told.error());
 
   const std::string& host = settings.text("host");
-  const model::Member self{model::MemberId{name}, model::Role::kEngineAgent, model::ModelName{settings.text("model")},
-                           model::HostId{host.empty() ? runtime::default_host_id() : host}, "",
+  const model::Member self{model::MemberId{name},
+                           model::Role::kEngineAgent,
+                           model::ModelName{settings.text("model")},
+                           model::HostId{host.empty() ? runtime::default_host_id() : host},
+                           "",
                            static_cast<std::uint32_t>(settings.count("tp_rank")),
-                           static_cast<std::uint32_t>(settings.count("tp_size")), settings.text("engine"), *endpoint, *key};
+                           static_cast<std::uint32_t>(settings.count("tp_size")),
+                           settings.text("engine"),
+                           *endpoint,
+                           *key};
   std::vector<protocol::HeldVersion> held;
   if (*snapshots) held = (*snapshots)->list();
-  protocol::EngineAgentFsm fsm(self, runtime::new_boot_id(), runtime::software_name(), std::move(*state), found.manifest, held);
+  protocol::EngineAgentFsm fsm(self, runtime::new_boot_id(), runtime::software_name(), std::move(*state),
+                               found.manifest, held);
   Machine machine(fsm);
-  runtime::EngineWork engine_work({self, *layout, *numbers, shm_prefix(settings), static_cast<unsigned>(settings.count("threads"))},
-                                  device, *channels, found.arena, **attach, *files, std::move(*snapshots), metrics);
+  runtime::EngineWork engine_work(
+      {self, *layout, *numbers, shm_prefix(settings), static_cast<unsigned>(settings.count("threads"))}, device,
+      *channels, found.arena, **attach, *files, std::move(*snapshots), metrics);
   engine_work.set_machine(fsm);
   runtime::AgentLoop loop({self, settings.text("coordinator"), settings.text("coordinator_key"),
                            [&](const protocol::Observation& o) { runtime::record(o, metrics); }},
                           **transport, machine, engine_work, *files);
   const auto ready = [&loop] { return observe::Health{loop.readiness().ready, loop.readiness().reason}; };
-  auto http = runtime::start_http(settings, metrics, [] { return observe::Health{}; }, ready);
+  auto http = runtime::start_http(
+      settings, metrics, [] { return observe::Health{}; }, ready);
   if (!http) return end_with("http", http.error());
   runtime::StopSignals signals([&loop] { loop.stop(); }, base::Millis(5'000));
   const int code = loop.run();

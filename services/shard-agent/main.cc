@@ -21,8 +21,10 @@ runtime::ProgramInfo program() {
       {"trainer_rank", SettingType::kCount, "0", "Which trainer rank's shards this agent serves.", "", "", 0, 65'535},
       {"trainer_world", SettingType::kCount, "1", "How many trainer ranks there are.", "ranks", "", 1, 65'536},
   };
-  for (auto& setting : runtime::agent_settings()) settings.push_back(std::move(setting));
-  for (auto& setting : runtime::common_settings()) settings.push_back(std::move(setting));
+  for (auto& setting : runtime::agent_settings())
+    settings.push_back(std::move(setting));
+  for (auto& setting : runtime::common_settings())
+    settings.push_back(std::move(setting));
   return {"weightbus-shard-agent", "Serves the weights of one trainer rank.", WEIGHTBUS_VERSION, std::move(settings),
           [](const runtime::Settings& s) -> base::Status {
             if (s.count("trainer_rank") < s.count("trainer_world")) return {};
@@ -35,7 +37,9 @@ std::string member_name(const runtime::Settings& s) {
   return name.empty() ? "trainer-" + std::to_string(s.count("trainer_rank")) : name;
 }
 
-std::string shm_prefix(const runtime::Settings& s) { return runtime::member_shm_prefix(s.text("model"), member_name(s)); }
+std::string shm_prefix(const runtime::Settings& s) {
+  return runtime::member_shm_prefix(s.text("model"), member_name(s));
+}
 
 class Machine final : public runtime::AgentMachine {
  public:
@@ -75,18 +79,26 @@ int work(const runtime::Settings& settings) {
   auto channels = runtime::make_channels(settings, device);
   if (!channels) return end_with("channels", channels.error());
   const std::string& host = settings.text("host");
-  const model::Member self{model::MemberId{name}, model::Role::kShardAgent, model::ModelName{settings.text("model")},
-                           model::HostId{host.empty() ? runtime::default_host_id() : host}, "",
+  const model::Member self{model::MemberId{name},
+                           model::Role::kShardAgent,
+                           model::ModelName{settings.text("model")},
+                           model::HostId{host.empty() ? runtime::default_host_id() : host},
+                           "",
                            static_cast<std::uint32_t>(settings.count("trainer_rank")),
-                           static_cast<std::uint32_t>(settings.count("trainer_world")), "", "", *key};
+                           static_cast<std::uint32_t>(settings.count("trainer_world")),
+                           "",
+                           "",
+                           *key};
   protocol::ShardAgentFsm fsm(self, runtime::new_boot_id(), runtime::software_name(), std::move(*state));
   Machine machine(fsm);
-  runtime::ShardWork shard_work(self, shm_prefix(settings), device, *channels, static_cast<unsigned>(settings.count("threads")));
+  runtime::ShardWork shard_work(self, shm_prefix(settings), device, *channels,
+                                static_cast<unsigned>(settings.count("threads")));
   runtime::AgentLoop loop({self, settings.text("coordinator"), settings.text("coordinator_key"),
                            [&](const protocol::Observation& o) { runtime::record(o, metrics); }},
                           **transport, machine, shard_work, *files);
   const auto ready = [&loop] { return observe::Health{loop.readiness().ready, loop.readiness().reason}; };
-  auto http = runtime::start_http(settings, metrics, [] { return observe::Health{}; }, ready);
+  auto http = runtime::start_http(
+      settings, metrics, [] { return observe::Health{}; }, ready);
   if (!http) return end_with("http", http.error());
   runtime::StopSignals signals([&loop] { loop.stop(); }, base::Millis(5'000));
   const int code = loop.run();

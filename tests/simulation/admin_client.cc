@@ -21,7 +21,8 @@ void AdminClient::random_request() {
     push(static_cast<std::uint32_t>(world_.random.below(3)), world_.random.chance(40));
   } else if (roll < 80) {
     protocol::RollbackRequest body;
-    if (world_.random.chance(60)) body.to = versions_[versions_.size() - 1 - world_.random.below(std::min<std::size_t>(4, versions_.size()))];
+    if (world_.random.chance(60))
+      body.to = versions_[versions_.size() - 1 - world_.random.below(std::min<std::size_t>(4, versions_.size()))];
     request(body);
   } else if (roll < 88) {
     request(protocol::AbortRequest{});
@@ -41,7 +42,8 @@ void AdminClient::request(protocol::Body body) { send(++requests_, std::move(bod
 void AdminClient::send(std::uint64_t request, protocol::Body body, int tries) {
   if (tries == 0 || answered_.contains(request)) return;
   world_.send(protocol::Envelope{{}, kModel, std::nullopt, kAdmin, protocol::kCoordinator, request, body});
-  world_.clock.after(base::Millis(300), [this, request, body = std::move(body), tries] { send(request, body, tries - 1); });
+  world_.clock.after(base::Millis(300),
+                     [this, request, body = std::move(body), tries] { send(request, body, tries - 1); });
 }
 
 void AdminClient::receive(const protocol::Envelope& message) {

@@ -40,9 +40,11 @@ void AgentProcess::start() {
     std::optional<model::SinkManifest> manifest;
     if (state.has_arena) manifest = ToyModel::sink_manifest(self_.rank, self_.world);
     std::vector<protocol::HeldVersion> held;
-    for (const auto& [version, snapshot] : snapshots_) held.push_back({version, snapshot.layout, snapshot.bytes.size()});
+    for (const auto& [version, snapshot] : snapshots_)
+      held.push_back({version, snapshot.layout, snapshot.bytes.size()});
     disk_ = state;
-    engine_ = std::make_unique<protocol::EngineAgentFsm>(self_, boot, "sim", std::move(state), std::move(manifest), std::move(held));
+    engine_ = std::make_unique<protocol::EngineAgentFsm>(self_, boot, "sim", std::move(state), std::move(manifest),
+                                                         std::move(held));
     engine_->start(world_.clock.protocol_now());
     drain();
   }
@@ -142,7 +144,8 @@ void AgentProcess::check_send(const protocol::Envelope& envelope) {
   if (!staged) return;
   // Whether it is right is known once its version is: kept by what is in memory now.
   const std::size_t half = disk_->halves[0].tag == staged->tag ? 0 : 1;
-  if (disk_->halves[half].tag != staged->tag) throw Violation(self_.id.value() + " says Staged of a half without that tag");
+  if (disk_->halves[half].tag != staged->tag)
+    throw Violation(self_.id.value() + " says Staged of a half without that tag");
   world_.staged(self_.id, staged->tag, true);
 }
 
@@ -189,7 +192,9 @@ const Bytes* AgentProcess::served(model::UpdateId update) {
 void AgentProcess::perform(const protocol::DoOpenSource& action) {
   later(3'000, [this, action] {
     using protocol::SourceOpened;
-    const auto fail = [&](base::Error error) { finish(protocol::SourceOpenDone{action.update, base::fail(std::move(error))}); };
+    const auto fail = [&](base::Error error) {
+      finish(protocol::SourceOpenDone{action.update, base::fail(std::move(error))});
+    };
     if (cancelled_.contains(action.update.value())) return fail({base::ErrorCode::kAborted, "cancelled"});
     if (world_.random.chance(world_.faults.work_failure)) return fail(failure());
     Serving serving;
@@ -259,7 +264,8 @@ void AgentProcess::perform(const protocol::DoOpenSink& action) {
       return finish(protocol::SinkOpenDone{base::fail(failure())});
     }
     auto manifest = ToyModel::sink_manifest(self_.rank, self_.world);
-    for (auto& half : halves_) half.assign(manifest.region_bytes[0], std::byte{0xDD});
+    for (auto& half : halves_)
+      half.assign(manifest.region_bytes[0], std::byte{0xDD});
     finish(protocol::SinkOpenDone{std::move(manifest)});
   });
 }
@@ -275,13 +281,16 @@ void AgentProcess::perform(const protocol::DoJoin& action) {
 
 void AgentProcess::perform(const protocol::DoPull& action) {
   const auto deadline = world_.clock.now() + protocol::from_ms(action.deadline_ms);
-  if (disk_->halves[action.half].tag) throw Violation(self_.id.value() + " writes into a half whose tag was not cleared");
+  if (disk_->halves[action.half].tag)
+    throw Violation(self_.id.value() + " writes into a half whose tag was not cleared");
   if (disk_->live == action.half && disk_->has_arena) throw Violation(self_.id.value() + " writes into its live half");
   later(2'000, [this, action, deadline] { pull_bucket(action, 0, deadline); });
 }
 
 void AgentProcess::pull_bucket(const protocol::DoPull& action, std::size_t index, base::Instant deadline) {
-  const auto fail = [&](base::Error error) { finish(protocol::SinkPullDone{action.update, base::fail(std::move(error))}); };
+  const auto fail = [&](base::Error error) {
+    finish(protocol::SinkPullDone{action.update, base::fail(std::move(error))});
+  };
   Bytes& to = halves_[action.half];
   if (index == action.part->buckets.size()) {
     if (world_.random.chance(world_.faults.corruption)) {
@@ -305,8 +314,8 @@ void AgentProcess::pull_bucket(const protocol::DoPull& action, std::size_t index
   }
   for (const auto& fragment : bucket.fragments) {
     const auto& tensor = action.part->tensors[fragment.tensor];
-    copy_box(memory->data() + fragment.from.offset, fragment.from.strides, to.data() + fragment.to.offset, fragment.to.strides,
-             fragment.box.extent, model::dtype_size(tensor.dtype));
+    copy_box(memory->data() + fragment.from.offset, fragment.from.strides, to.data() + fragment.to.offset,
+             fragment.to.strides, fragment.box.extent, model::dtype_size(tensor.dtype));
   }
   later(4'000, [this, action, index, deadline] { pull_bucket(action, index + 1, deadline); });
 }
@@ -322,24 +331,28 @@ void AgentProcess::perform(const protocol::DoPause& action) {
   auto& engine = world_.engine(self_.engine);
   if (engine.attached(self_.rank) && world_.random.chance(world_.faults.pause_failure)) {
     const bool stops_later = world_.random.chance(50);
-    return world_.clock.after(protocol::from_ms(action.deadline_ms), [this, action, stops_later, incarnation = incarnation_] {
-      if (incarnation_ != incarnation) return;
-      if (stops_later) world_.engine(self_.engine).close_gate(self_.rank);
-      finish(protocol::PauseDone{action.attempt, base::fail(base::ErrorCode::kDeadlineExceeded, "the client did not pause")});
-    });
+    return world_.clock.after(
+        protocol::from_ms(action.deadline_ms), [this, action, stops_later, incarnation = incarnation_] {
+          if (incarnation_ != incarnation) return;
+          if (stops_later) world_.engine(self_.engine).close_gate(self_.rank);
+          finish(protocol::PauseDone{action.attempt,
+                                     base::fail(base::ErrorCode::kDeadlineExceeded, "the client did not pause")});
+        });
   }
   engine.close_gate(self_.rank);
   const auto wait = engine.stepping() ? engine.step_ends() - world_.clock.now() : base::Duration::zero();
-  world_.clock.after(wait + std::chrono::microseconds(world_.between(1, 2'000)), [this, action, incarnation = incarnation_] {
-    if (incarnation_ == incarnation) finish(protocol::PauseDone{action.attempt, {}});
-  });
+  world_.clock.after(wait + std::chrono::microseconds(world_.between(1, 2'000)),
+                     [this, action, incarnation = incarnation_] {
+                       if (incarnation_ == incarnation) finish(protocol::PauseDone{action.attempt, {}});
+                     });
 }
 
 void AgentProcess::perform(const protocol::DoExchange& action) {
   later(1'500, [this, action] {
     auto& engine = world_.engine(self_.engine);
     if (engine.attached(self_.rank)) {
-      if (!engine.gate_closed(self_.rank) || engine.stepping()) throw Violation(self_.id.value() + " exchanges under a running step");
+      if (!engine.gate_closed(self_.rank) || engine.stepping())
+        throw Violation(self_.id.value() + " exchanges under a running step");
       if (world_.random.chance(world_.faults.exchange_failure)) {
         if (world_.random.chance(50)) engine.map(self_.rank, action.live);
         engine.kill();  // a client whose exchange failed halfway must not compute again
@@ -366,7 +379,8 @@ void AgentProcess::perform(const protocol::DoRetain& action) {
     std::erase_if(snapshots_, [&](const auto& entry) {
       if (std::find(action.keep.begin(), action.keep.end(), entry.first) != action.keep.end()) return false;
       for (const auto& [update, serving] : serving_) {
-        if (serving.snapshot == entry.first) throw Violation(self_.id.value() + " retires a snapshot that an update reads");
+        if (serving.snapshot == entry.first)
+          throw Violation(self_.id.value() + " retires a snapshot that an update reads");
       }
       return true;
     });
@@ -377,13 +391,15 @@ void AgentProcess::perform(const protocol::DoRetain& action) {
         const auto layout = model::layout_hash(ToyModel::sink_manifest(self_.rank, self_.world));
         const auto content = world_.content_of(*action.capture);
         if (!content || halves_[action.half] != world_.toy.sink_bytes(*content, self_.rank, self_.world)) {
-          throw Violation(fmt::format("{} captures other bytes than those of version {}", self_.id.value(), action.capture->value()));
+          throw Violation(fmt::format("{} captures other bytes than those of version {}", self_.id.value(),
+                                      action.capture->value()));
         }
         snapshots_[*action.capture] = {layout, halves_[action.half]};
       }
     }
     std::vector<protocol::HeldVersion> held;
-    for (const auto& [version, snapshot] : snapshots_) held.push_back({version, snapshot.layout, snapshot.bytes.size()});
+    for (const auto& [version, snapshot] : snapshots_)
+      held.push_back({version, snapshot.layout, snapshot.bytes.size()});
     report(protocol::RetainDone{std::move(held), error});
   });
 }

@@ -1,4 +1,5 @@
-// A shard agent or an engine agent: its state machine, its disk and memory, and the work that the state machine asks for.
+// A shard agent or an engine agent: its state machine, its disk and memory, and the work that the state machine asks
+// for.
 #pragma once
 
 #include <deque>
@@ -23,9 +24,9 @@ class AgentProcess {
   AgentProcess(World& world, model::Member self);
 
   void start();
-  void kill();     // the process; its memory, disk and clients stay
-  void reboot();   // the host: memory is lost as well
-  void wipe();     // and the disk
+  void kill();    // the process; its memory, disk and clients stay
+  void reboot();  // the host: memory is lost as well
+  void wipe();    // and the disk
   bool alive() const { return shard_ || engine_; }
   void receive(const protocol::Envelope& message);
 
@@ -44,7 +45,7 @@ class AgentProcess {
     const Bytes* memory = nullptr;
     std::shared_ptr<const Bytes> owned;  // a snapshot that was read
     std::optional<model::WeightVersion> snapshot;
-    bool told = false;                   // what to serve
+    bool told = false;  // what to serve
   };
 
   template <class F>

@@ -23,7 +23,8 @@ void CoordinatorProcess::start() {
       if (incarnation_ == incarnation) start();
     });
   };
-  store_ = std::make_unique<store::MemoryStore>(world_.journal, [this] { return static_cast<std::int64_t>(world_.clock.unix_ms()); });
+  store_ = std::make_unique<store::MemoryStore>(world_.journal,
+                                                [this] { return static_cast<std::int64_t>(world_.clock.unix_ms()); });
   auto epoch = store_->acquire(name_, kLease, 0);
   if (!epoch) return retry();
   auto records = store_->read(0);
@@ -99,7 +100,8 @@ void CoordinatorProcess::receive(const protocol::Envelope& message) {
 // False: this process has ended.
 bool CoordinatorProcess::append(protocol::CoordinatorOutput& output) {
   std::vector<std::string> payloads;
-  for (const auto& record : output.persist) payloads.push_back(wire::encode_record(record));
+  for (const auto& record : output.persist)
+    payloads.push_back(wire::encode_record(record));
   if (world_.random.chance(world_.faults.append_failure)) {
     using Fault = store::MemoryJournal::Fault;
     constexpr Fault kFaults[] = {Fault::kDiskFull, Fault::kUnknownLost, Fault::kUnknownWritten};
@@ -112,7 +114,8 @@ bool CoordinatorProcess::append(protocol::CoordinatorOutput& output) {
   const auto status = store_->append(payloads);
   world_.journal_grew();
   if (!status) world_.note(fmt::format("{}: append: {}", name_, status.error().message));
-  if (!status && (status.error().code == base::ErrorCode::kInternal || status.error().code == base::ErrorCode::kStale)) {
+  if (!status &&
+      (status.error().code == base::ErrorCode::kInternal || status.error().code == base::ErrorCode::kStale)) {
     if (status.error().code == base::ErrorCode::kStale) ++world_.counts.fenced;
     kill();
     return false;
@@ -145,7 +148,8 @@ void CoordinatorProcess::drain() {
       world_.send(envelope);
       if (world_.dies()) return kill();
     }
-    for (auto& action : output.perform) perform(std::move(action));
+    for (auto& action : output.perform)
+      perform(std::move(action));
     if (!persisted) return;
   }
   throw Violation("the coordinator keeps on persisting");
@@ -158,7 +162,8 @@ void CoordinatorProcess::perform(protocol::CoordinatorAction action) {
       if (const auto* plan = std::get_if<protocol::MakePlan>(&action)) {
         fsm_->planned(world_.clock.protocol_now(), plan->model, plan->update, protocol::make_plan(*plan));
       } else {
-        fsm_->epoch_acquired(world_.clock.protocol_now(), store_->acquire(name_, kLease, std::get<protocol::AcquireEpoch>(action).minimum));
+        fsm_->epoch_acquired(world_.clock.protocol_now(),
+                             store_->acquire(name_, kLease, std::get<protocol::AcquireEpoch>(action).minimum));
       }
       drain();
     });

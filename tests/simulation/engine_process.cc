@@ -75,8 +75,8 @@ void EngineProcess::begin_step() {
     const auto who = agent->self().id.value();
     if (!tag) throw Violation(who + " computes with a half that has no tag");
     if (version && *version != tag->version) {
-      throw Violation(fmt::format("engine {} computes with version {} on one rank and {} on {}", name_, version->value(),
-                                  tag->version.value(), who));
+      throw Violation(fmt::format("engine {} computes with version {} on one rank and {} on {}", name_,
+                                  version->value(), tag->version.value(), who));
     }
     version = tag->version;
     const auto content = world_.content_of(*version);

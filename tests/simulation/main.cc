@@ -36,11 +36,16 @@ std::optional<Options> parse(int argc, char** argv) {
     char* end = nullptr;
     const auto value = std::strtoull(argv[++i], &end, 10);
     if (end == argv[i] || *end != '\0') return std::nullopt;
-    if (name == "--seeds") options.seeds = value;
-    else if (name == "--start") options.start = value;
-    else if (name == "--seed") options.seed = value;
-    else if (name == "--events") options.events = value;
-    else return std::nullopt;
+    if (name == "--seeds")
+      options.seeds = value;
+    else if (name == "--start")
+      options.start = value;
+    else if (name == "--seed")
+      options.seed = value;
+    else if (name == "--events")
+      options.events = value;
+    else
+      return std::nullopt;
   }
   return options;
 }
@@ -79,7 +84,8 @@ void show(std::uint64_t seed, const Options& options) {
   } catch (const Violation& violation) {
     end = violation.what();
   }
-  for (const auto& event : world.events()) fmt::print("{}\n", event);
+  for (const auto& event : world.events())
+    fmt::print("{}\n", event);
   fmt::print("seed {}: {}\n", seed, end);
 }
 
@@ -104,9 +110,11 @@ int run(const Options& options) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   fmt::print("{} seeds, {} failed; {:.0f} seeds/s, {:.2f} simulated hours\n", options.seeds, failures,
              static_cast<double>(options.seeds) / seconds, hours);
-  fmt::print("{} updates: {} pushes, {} rollbacks and {} catch-ups committed, {} aborted; {} steps, {} messages, {} deaths, "
-             "{} corrupted copies, {} fenced, {} times every holder was lost\n", totals.updates, totals.commits, totals.rollbacks, totals.catch_ups, totals.aborts,
-             totals.steps, totals.messages, totals.deaths, totals.corruptions, totals.fenced, totals.lost);
+  fmt::print(
+      "{} updates: {} pushes, {} rollbacks and {} catch-ups committed, {} aborted; {} steps, {} messages, {} deaths, "
+      "{} corrupted copies, {} fenced, {} times every holder was lost\n",
+      totals.updates, totals.commits, totals.rollbacks, totals.catch_ups, totals.aborts, totals.steps, totals.messages,
+      totals.deaths, totals.corruptions, totals.fenced, totals.lost);
   return failures == 0 ? 0 : 1;
 }
 

@@ -26,7 +26,8 @@ void World::check_runs() {
     const auto* run = model->second->run();
     const auto key = std::pair{coordinator->fsm()->epoch().number, run->spec().id.value()};
     const auto began = run_began_.try_emplace(key, clock.now()).first->second;
-    if (clock.now() - began > kUpdateEndsWithin) throw Violation(fmt::format("update {} does not end", run->spec().id.value()));
+    if (clock.now() - began > kUpdateEndsWithin)
+      throw Violation(fmt::format("update {} does not end", run->spec().id.value()));
   }
 }
 
@@ -66,9 +67,11 @@ void World::disaster() {
     if (random.chance(70)) cuts.emplace_back(one, other);
     if (random.chance(70)) cuts.emplace_back(other, one);
     note(fmt::format("a cut between {} and {}", one, other));
-    for (const auto& direction : cuts) cuts_.insert(direction);
+    for (const auto& direction : cuts)
+      cuts_.insert(direction);
     clock.after_us(between(50'000, 3'000'000), [this, cuts] {
-      for (const auto& direction : cuts) cuts_.erase(direction);
+      for (const auto& direction : cuts)
+        cuts_.erase(direction);
     });
   }
 }
@@ -81,13 +84,17 @@ void World::heal() {
 
 bool World::converged(std::string& why) const {
   const CoordinatorProcess* writer = nullptr;
-  for (const auto& coordinator : coordinators_) writer = coordinator->writer() ? coordinator.get() : writer;
+  for (const auto& coordinator : coordinators_)
+    writer = coordinator->writer() ? coordinator.get() : writer;
   if (!writer) return why = "no coordinator", false;
   const auto& models = writer->fsm()->models();
   const auto model = models.find(kModel);
   if (model == models.end()) return why = "nobody has said Hello", false;
   const auto status = model->second->status(clock.protocol_now());
-  if (status.running) return why = fmt::format("update {} is {}", status.running->update.value(), protocol::phase_name(status.running->phase)), false;
+  if (status.running)
+    return why = fmt::format("update {} is {}", status.running->update.value(),
+                             protocol::phase_name(status.running->phase)),
+           false;
   if (status.members.size() != agents_.size()) return why = "members are missing", false;
   for (const auto& member : status.members) {
     if (!member.connected) return why = member.member.id.value() + " is not connected", false;
@@ -101,7 +108,8 @@ bool World::converged(std::string& why) const {
       if (!agent.ready()) return why = agent.self().id.value() + " is not ready", false;
       if (engine->gate_closed(rank)) return why = agent.self().id.value() + " is paused", false;
       const auto mapped = engine->mapped(rank);
-      if (mapped < 0 || !agent.disk()->halves[mapped].tag || agent.disk()->halves[mapped].tag->version != *status.committed) {
+      if (mapped < 0 || !agent.disk()->halves[mapped].tag ||
+          agent.disk()->halves[mapped].tag->version != *status.committed) {
         return why = agent.self().id.value() + " computes with another version than the committed one", false;
       }
     }
@@ -118,15 +126,19 @@ bool World::lost_all() const {
     for (const auto& member : status.members) {
       if (!member.connected) return false;
     }
-    return std::none_of(status.versions.begin(), status.versions.end(), [](const auto& version) { return version.available; });
+    return std::none_of(status.versions.begin(), status.versions.end(),
+                        [](const auto& version) { return version.available; });
   }
   return false;
 }
 
 void World::run() {
-  for (auto& coordinator : coordinators_) coordinator->start();
-  for (auto& [id, process] : agents_) clock.after_us(between(0, 500'000), [p = process.get()] { p->start(); });
-  for (auto& [name, engine] : engines_) clock.after_us(between(0, 500'000), [e = engine.get()] { e->start(); });
+  for (auto& coordinator : coordinators_)
+    coordinator->start();
+  for (auto& [id, process] : agents_)
+    clock.after_us(between(0, 500'000), [p = process.get()] { p->start(); });
+  for (auto& [name, engine] : engines_)
+    clock.after_us(between(0, 500'000), [e = engine.get()] { e->start(); });
   const bool has_disasters = faults.disaster_ms > 0;
   const auto disaster_ms = faults.disaster_ms;
   const auto begin = clock.now();

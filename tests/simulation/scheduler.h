@@ -26,9 +26,7 @@ class Scheduler {
     events_.push_back({now_ + delay, ++made_, std::move(action)});
     std::push_heap(events_.begin(), events_.end(), Later{});
   }
-  void after_us(std::uint64_t us, Action action) {
-    after(std::chrono::microseconds(us), std::move(action));
-  }
+  void after_us(std::uint64_t us, Action action) { after(std::chrono::microseconds(us), std::move(action)); }
   // Runs the next event; false when there is none.
   bool run_next() {
     if (events_.empty()) return false;

@@ -14,7 +14,7 @@ using model::DType;
 
 const std::vector<model::TensorSpec>& specs() {
   static const std::vector<model::TensorSpec> all = {
-      {"embed", DType::kBF16, {10, 4}}, {"q", DType::kF32, {4, 6}},  {"k", DType::kF32, {2, 6}},
+      {"embed", DType::kBF16, {10, 4}}, {"q", DType::kF32, {4, 6}}, {"k", DType::kF32, {2, 6}},
       {"down", DType::kBF16, {6, 8}},   {"norm", DType::kF32, {6}}, {"scale", DType::kF32, {}},
   };
   return all;
@@ -49,7 +49,8 @@ Bytes fill(std::uint64_t content, const std::vector<std::pair<std::uint32_t, std
       std::memcpy(whole.data() + at, &word, 8);
     }
     std::int64_t first = 0;
-    for (std::size_t d = 0; d < spec.shape.size(); ++d) first += piece.first.offset[d] * strides[d];
+    for (std::size_t d = 0; d < spec.shape.size(); ++d)
+      first += piece.first.offset[d] * strides[d];
     copy_box(whole.data() + first * size, strides, region.data() + piece.second.offset, piece.second.strides,
              piece.first.extent, size);
   }
@@ -58,8 +59,8 @@ Bytes fill(std::uint64_t content, const std::vector<std::pair<std::uint32_t, std
 
 }  // namespace
 
-void copy_box(const std::byte* from, const Dims& from_strides, std::byte* to, const Dims& to_strides, const Dims& extent,
-              std::size_t element) {
+void copy_box(const std::byte* from, const Dims& from_strides, std::byte* to, const Dims& to_strides,
+              const Dims& extent, std::size_t element) {
   std::array<std::int64_t, model::kMaxDims> at{};
   for (auto count : extent) {
     if (count == 0) return;
@@ -71,9 +72,11 @@ void copy_box(const std::byte* from, const Dims& from_strides, std::byte* to, co
       source += at[d] * from_strides[d];
       target += at[d] * to_strides[d];
     }
-    std::memcpy(to + target * static_cast<std::int64_t>(element), from + source * static_cast<std::int64_t>(element), element);
+    std::memcpy(to + target * static_cast<std::int64_t>(element), from + source * static_cast<std::int64_t>(element),
+                element);
     std::size_t d = extent.size();
-    while (d > 0 && ++at[d - 1] == extent[d - 1]) at[--d] = 0;
+    while (d > 0 && ++at[d - 1] == extent[d - 1])
+      at[--d] = 0;
     if (d == 0) return;
   }
 }
@@ -118,7 +121,8 @@ const Bytes& ToyModel::source_bytes(std::uint64_t content, std::uint32_t rank, s
   if (is_new) {
     const auto manifest = source_manifest(rank, world);
     std::vector<std::pair<std::uint32_t, std::pair<Box, model::Placement>>> pieces;
-    for (const auto& shard : manifest.shards) pieces.push_back({shard.tensor, {shard.box, shard.at}});
+    for (const auto& shard : manifest.shards)
+      pieces.push_back({shard.tensor, {shard.box, shard.at}});
     it->second = fill(content, pieces, manifest.region_bytes[0]);
   }
   return it->second;
@@ -129,7 +133,8 @@ const Bytes& ToyModel::sink_bytes(std::uint64_t content, std::uint32_t rank, std
   if (is_new) {
     const auto manifest = sink_manifest(rank, world);
     std::vector<std::pair<std::uint32_t, std::pair<Box, model::Placement>>> pieces;
-    for (const auto& slot : manifest.slots) pieces.push_back({slot.tensor, {slot.box, slot.at}});
+    for (const auto& slot : manifest.slots)
+      pieces.push_back({slot.tensor, {slot.box, slot.at}});
     it->second = fill(content, pieces, manifest.region_bytes[0]);
   }
   return it->second;

@@ -12,7 +12,9 @@
 namespace weightbus::simulation {
 Faults Faults::draw(base::Prng& random) {
   Faults faults;
-  const auto sometimes = [&](std::uint64_t percent, std::uint64_t most) { return random.chance(percent) ? random.below(most + 1) : 0; };
+  const auto sometimes = [&](std::uint64_t percent, std::uint64_t most) {
+    return random.chance(percent) ? random.below(most + 1) : 0;
+  };
   faults.loss = sometimes(60, 30);
   faults.replay = sometimes(60, 50);
   faults.delay_us_max = random.chance(50) ? 2'000 : 50'000;
@@ -46,7 +48,8 @@ World::World(std::uint64_t seed, bool with_faults, std::size_t trace) : random(s
 World::~World() = default;
 
 void World::make_fleet() {
-  const auto add = [&](model::Role role, std::uint32_t rank, std::uint32_t world, const std::string& name, const std::string& engine) {
+  const auto add = [&](model::Role role, std::uint32_t rank, std::uint32_t world, const std::string& name,
+                       const std::string& engine) {
     model::Member member{model::MemberId{name}, role, kModel, model::HostId{"h"}};
     member.rank = rank;
     member.world = world;
@@ -55,7 +58,8 @@ void World::make_fleet() {
     return member.id;
   };
   const auto trainers = static_cast<std::uint32_t>(between(1, 2));
-  for (std::uint32_t rank = 0; rank < trainers; ++rank) add(model::Role::kShardAgent, rank, trainers, fmt::format("shard-{}", rank), "");
+  for (std::uint32_t rank = 0; rank < trainers; ++rank)
+    add(model::Role::kShardAgent, rank, trainers, fmt::format("shard-{}", rank), "");
   const auto engines = between(1, 3);
   for (std::uint64_t e = 0; e < engines; ++e) {
     const auto world = static_cast<std::uint32_t>(between(1, 2));
@@ -92,9 +96,11 @@ bool World::cut(const model::MemberId& from, const model::MemberId& to) const {
 
 void World::send(const protocol::Envelope& envelope) {
   ++counts.messages;
-  if (trace_ > 0 && !std::holds_alternative<protocol::Heartbeat>(envelope.body) && !std::holds_alternative<protocol::Welcome>(envelope.body)) {
-    note(fmt::format("{} -> {}: {} e{} u{}", envelope.from.value(), envelope.to.value(), protocol::body_name(envelope.body),
-                     envelope.epoch.number, envelope.update ? envelope.update->value() : 0));
+  if (trace_ > 0 && !std::holds_alternative<protocol::Heartbeat>(envelope.body) &&
+      !std::holds_alternative<protocol::Welcome>(envelope.body)) {
+    note(fmt::format("{} -> {}: {} e{} u{}", envelope.from.value(), envelope.to.value(),
+                     protocol::body_name(envelope.body), envelope.epoch.number,
+                     envelope.update ? envelope.update->value() : 0));
   }
   if (cut(envelope.from, envelope.to) || random.chance(faults.loss)) return;
   auto message = std::make_shared<const std::string>(wire::encode(envelope));
@@ -119,7 +125,8 @@ void World::deliver(const model::MemberId& to, const std::string& message) {
   const auto envelope = wire::decode(whole.value());
   if (!envelope) throw Violation("a message was refused: " + envelope.error().message);
   if (to == protocol::kCoordinator) {
-    for (auto& coordinator : coordinators_) coordinator->receive(*envelope);
+    for (auto& coordinator : coordinators_)
+      coordinator->receive(*envelope);
   } else if (auto* process = agent(to)) {
     process->receive(*envelope);
   } else {
@@ -141,10 +148,12 @@ void World::before_decision(const protocol::Decided& record, const protocol::Upd
   }
   if (const auto wrong = protocol::check_decision(record, required, run->spec().require)) throw Violation(*wrong);
   for (const auto& engine : record.engines) {
-    if (engine.ranks.size() != engines_.at(engine.engine.value())->ranks().size()) throw Violation("a decision without all ranks");
+    if (engine.ranks.size() != engines_.at(engine.engine.value())->ranks().size())
+      throw Violation("a decision without all ranks");
     for (const auto& rank : engine.ranks) {
       if (!staged_.contains({rank.rank.value(), rank.tag.update.value()})) {
-        throw Violation(fmt::format("update {} is decided, {} has not staged it", record.update.value(), rank.rank.value()));
+        throw Violation(
+            fmt::format("update {} is decided, {} has not staged it", record.update.value(), rank.rank.value()));
       }
     }
   }
@@ -158,7 +167,8 @@ void World::before_decision(const protocol::Decided& record, const protocol::Upd
       for (std::size_t half = 0; half < 2; ++half) {
         if (!process.has_arena() || !process.disk() || process.disk()->halves[half].tag != rank.tag) continue;
         if (process.half(half) != toy.sink_bytes(content, process.self().rank, process.self().world)) {
-          throw Violation(fmt::format("update {} is decided, {} holds other bytes", record.update.value(), rank.rank.value()));
+          throw Violation(
+              fmt::format("update {} is decided, {} holds other bytes", record.update.value(), rank.rank.value()));
         }
       }
     }
@@ -185,7 +195,8 @@ void World::journal_grew() {
       ++(decided->kind == protocol::UpdateKind::kRollback ? counts.rollbacks : counts.catch_ups);
     }
     for (const auto& engine : decided->engines) {
-      for (const auto& rank : engine.ranks) decided_.insert({rank.rank.value(), rank.tag.update.value()});
+      for (const auto& rank : engine.ranks)
+        decided_.insert({rank.rank.value(), rank.tag.update.value()});
     }
   }
 }

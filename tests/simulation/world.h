@@ -25,14 +25,14 @@ struct Faults {
   std::uint64_t loss = 0;
   std::uint64_t replay = 0;
   std::uint64_t delay_us_max = 2'000;
-  std::uint64_t late = 0;                // delivered up to seconds late
-  std::uint64_t death_per_100k = 0;      // at each point between two outputs
-  std::uint64_t corruption = 0;          // of a pull
-  std::uint64_t work_failure = 0;        // of any action of an agent
+  std::uint64_t late = 0;            // delivered up to seconds late
+  std::uint64_t death_per_100k = 0;  // at each point between two outputs
+  std::uint64_t corruption = 0;      // of a pull
+  std::uint64_t work_failure = 0;    // of any action of an agent
   std::uint64_t pause_failure = 0;
   std::uint64_t exchange_failure = 0;
   std::uint64_t append_failure = 0;
-  std::uint64_t disaster_ms = 0;         // mean time between kills, reboots, partitions, rivals; 0: none
+  std::uint64_t disaster_ms = 0;  // mean time between kills, reboots, partitions, rivals; 0: none
 
   static Faults draw(base::Prng& random);
 };
@@ -82,11 +82,13 @@ class World {
   void before_decision(const protocol::Decided& record, const protocol::UpdateRun* run);
   void journal_grew();
   std::optional<std::uint64_t> content_of(model::WeightVersion version) const;
-  bool decided(const model::MemberId& rank, const protocol::Tag& tag) const { return decided_.contains({rank.value(), tag.update.value()}); }
+  bool decided(const model::MemberId& rank, const protocol::Tag& tag) const {
+    return decided_.contains({rank.value(), tag.update.value()});
+  }
 
   struct Counts {
-    std::uint64_t updates = 0, commits = 0, rollbacks = 0, catch_ups = 0, aborts = 0, steps = 0, messages = 0, deaths = 0,
-                  corruptions = 0, fenced = 0, lost = 0;
+    std::uint64_t updates = 0, commits = 0, rollbacks = 0, catch_ups = 0, aborts = 0, steps = 0, messages = 0,
+                  deaths = 0, corruptions = 0, fenced = 0, lost = 0;
   };
   Counts counts;
 
@@ -113,9 +115,9 @@ class World {
 
   protocol::JournalChecker journal_checker_;
   std::size_t journal_checked_ = 0;
-  std::set<std::uint64_t> ended_;  // versions whose push has ended
-  std::map<std::uint64_t, std::uint64_t> contents_;  // committed version -> content number
-  std::set<std::pair<std::string, std::uint64_t>> decided_;  // halves that decisions named: (rank, update)
+  std::set<std::uint64_t> ended_;                                 // versions whose push has ended
+  std::map<std::uint64_t, std::uint64_t> contents_;               // committed version -> content number
+  std::set<std::pair<std::string, std::uint64_t>> decided_;       // halves that decisions named: (rank, update)
   std::map<std::pair<std::string, std::uint64_t>, bool> staged_;  // (member, update) -> every byte was right
   std::map<std::pair<std::uint64_t, std::uint64_t>, base::Instant> run_began_;  // (epoch, update)
 };

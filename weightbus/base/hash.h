@@ -31,10 +31,10 @@ class Hasher {
   }
   void add(const char* text) { add(std::string_view(text)); }
   template <class T>
-    requires(std::is_integral_v<T> || std::is_enum_v<T>)
-  void add(T value) {
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) void add(T value) {
     const auto wide = static_cast<std::uint64_t>(value);
-    for (int shift = 0; shift < 64; shift += 8) buffer_.push_back(static_cast<char>((wide >> shift) & 0xff));
+    for (int shift = 0; shift < 64; shift += 8)
+      buffer_.push_back(static_cast<char>((wide >> shift) & 0xff));
   }
   void add(const Hash128& hash) {
     add(hash.high);

@@ -35,7 +35,7 @@ struct Control {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string uuid() const = 0;                    // empty for host memory
+  virtual std::string uuid() const = 0;                        // empty for host memory
   virtual base::Result<std::uint64_t> free_bytes() const = 0;  // that a new region could take
 
   // Makes an exportable region of exactly `bytes`, reserved (a later write cannot fail for lack of memory).

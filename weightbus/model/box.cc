@@ -10,7 +10,8 @@ std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(d
 
 Dims dense_strides(const Dims& shape) {
   Dims strides = Dims::filled(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
+  for (std::size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
   return strides;
 }
 
@@ -32,7 +33,8 @@ std::optional<std::uint64_t> checked_volume(const Dims& extents) noexcept {
 
 std::uint64_t Box::volume() const noexcept {
   std::uint64_t volume = 1;
-  for (auto size : extent) volume *= static_cast<std::uint64_t>(size);
+  for (auto size : extent)
+    volume *= static_cast<std::uint64_t>(size);
   return volume;
 }
 

@@ -21,11 +21,13 @@ class Dims {
  public:
   constexpr Dims() = default;
   constexpr Dims(std::initializer_list<std::int64_t> values) {
-    for (auto value : values) push_back(value);
+    for (auto value : values)
+      push_back(value);
   }
   static constexpr Dims filled(std::size_t rank, std::int64_t value) {
     Dims dims;
-    for (std::size_t i = 0; i < rank; ++i) dims.push_back(value);
+    for (std::size_t i = 0; i < rank; ++i)
+      dims.push_back(value);
     return dims;
   }
   constexpr void push_back(std::int64_t value) {

@@ -13,10 +13,21 @@ struct DTypeRow {
   std::string_view name;
 };
 constexpr std::array<DTypeRow, 15> kDTypes{{
-    {DType::kBool, 1, "BOOL"}, {DType::kU8, 1, "U8"},     {DType::kI8, 1, "I8"},   {DType::kF8E4M3, 1, "F8_E4M3"},
-    {DType::kF8E5M2, 1, "F8_E5M2"}, {DType::kU16, 2, "U16"}, {DType::kI16, 2, "I16"}, {DType::kF16, 2, "F16"},
-    {DType::kBF16, 2, "BF16"}, {DType::kU32, 4, "U32"},   {DType::kI32, 4, "I32"}, {DType::kF32, 4, "F32"},
-    {DType::kU64, 8, "U64"},   {DType::kI64, 8, "I64"},   {DType::kF64, 8, "F64"},
+    {DType::kBool, 1, "BOOL"},
+    {DType::kU8, 1, "U8"},
+    {DType::kI8, 1, "I8"},
+    {DType::kF8E4M3, 1, "F8_E4M3"},
+    {DType::kF8E5M2, 1, "F8_E5M2"},
+    {DType::kU16, 2, "U16"},
+    {DType::kI16, 2, "I16"},
+    {DType::kF16, 2, "F16"},
+    {DType::kBF16, 2, "BF16"},
+    {DType::kU32, 4, "U32"},
+    {DType::kI32, 4, "I32"},
+    {DType::kF32, 4, "F32"},
+    {DType::kU64, 8, "U64"},
+    {DType::kI64, 8, "I64"},
+    {DType::kF64, 8, "F64"},
 }};
 
 struct CastRow {

@@ -1,6 +1,6 @@
 // The layout file's format: JSON to a Layout, every key known and typed.
-#include <nlohmann/json.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "weightbus/model/builtin_layouts.h"

@@ -16,7 +16,7 @@ enum class RegionKind : std::uint8_t {
 
 struct Region {
   RegionKind kind;
-  std::string device_uuid;          // empty for host memory
+  std::string device_uuid;  // empty for host memory
   std::string handle;
   std::uint64_t bytes = 0;
   std::uint64_t allocation_id = 0;  // changes whenever the owner allocates anew

@@ -12,7 +12,8 @@ constexpr int kSilentHeartbeats = 6;  // without any answer: say Hello again
 bool AgentLink::admit(Now now, const Envelope& message) {
   const model::Epoch& known = context_.state.known_epoch;
   if (message.epoch.journal == known.journal && message.epoch.number < known.number) {
-    context_.stale(fmt::format("{} of epoch {}, now in {}", body_name(message.body), message.epoch.number, known.number));
+    context_.stale(
+        fmt::format("{} of epoch {}, now in {}", body_name(message.body), message.epoch.number, known.number));
     return false;
   }
   if (const auto* body = std::get_if<Welcome>(&message.body)) {
@@ -39,7 +40,8 @@ bool AgentLink::admit(Now now, const Envelope& message) {
 void AgentLink::welcome(Now now, const Envelope& message, const Welcome& body) {
   if (context_.state.known_epoch != message.epoch) {
     const auto none = base::Hash128{};
-    if (context_.state.known_epoch.journal != none && context_.state.known_epoch.journal != message.epoch.journal) change_journal();
+    if (context_.state.known_epoch.journal != none && context_.state.known_epoch.journal != message.epoch.journal)
+      change_journal();
     context_.state.known_epoch = message.epoch;
     context_.save();
   }
@@ -51,14 +53,16 @@ void AgentLink::welcome(Now now, const Envelope& message, const Welcome& body) {
   last_heard_ = now.mono;
 }
 
-// Another journal counts updates by itself: no tag of the former one may pass for one of its own. No update has number 0.
+// Another journal counts updates by itself: no tag of the former one may pass for one of its own. No update has number
+// 0.
 void AgentLink::change_journal() {
   AgentState& state = context_.state;
   for (auto& half : state.halves) {
     if (half.tag) half.tag->update = model::UpdateId{0};
   }
   if (state.pending_commit) {
-    for (auto& rank : state.pending_commit->ranks) rank.tag.update = model::UpdateId{0};
+    for (auto& rank : state.pending_commit->ranks)
+      rank.tag.update = model::UpdateId{0};
   }
   state.pending_update = 0;
   state.over_update = 0;

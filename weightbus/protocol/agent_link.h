@@ -20,8 +20,8 @@ class AgentLink {
  public:
   explicit AgentLink(AgentContext& context) : context_(context) {}
 
-  // Whether a coordinator's message may be obeyed: not of an older epoch, and (Welcome apart) of the epoch that welcomed
-  // this agent. Handles Welcome, Rejected and SetQuarantine itself and returns false for them.
+  // Whether a coordinator's message may be obeyed: not of an older epoch, and (Welcome apart) of the epoch that
+  // welcomed this agent. Handles Welcome, Rejected and SetQuarantine itself and returns false for them.
   bool admit(Now now, const Envelope& message);
   // True when it is time to send Hello; the owner fills and sends it.
   bool hello_due(Now now);

@@ -31,7 +31,8 @@ struct AgentState {
 };
 
 // Long work that the loop does beside the state machine; each is answered by one *Done event, also when it fails.
-// Actions of one agent run one at a time in the order given, except Cancel (acts at once) and Capture/DigestLive (aside).
+// Actions of one agent run one at a time in the order given, except Cancel (acts at once) and Capture/DigestLive
+// (aside).
 
 // Open what the update reads, map it, offer it on channels -> SourceOpenDone.
 struct DoOpenSource {
@@ -158,8 +159,9 @@ struct DigestLiveDone {
   base::Result<std::vector<SlotDigest>> result;
 };
 
-using AgentEvent = std::variant<SourceOpenDone, SourceServeDone, SourceDigestDone, SourceReleaseDone, SinkOpenDone,
-                                SinkJoinDone, SinkPullDone, PauseDone, ExchangeDone, ResumeDone, RetainDone, DigestLiveDone>;
+using AgentEvent =
+    std::variant<SourceOpenDone, SourceServeDone, SourceDigestDone, SourceReleaseDone, SinkOpenDone, SinkJoinDone,
+                 SinkPullDone, PauseDone, ExchangeDone, ResumeDone, RetainDone, DigestLiveDone>;
 
 struct AgentOutput {
   std::optional<AgentState> save;

@@ -17,16 +17,19 @@ const model::ModelName& model_of(const JournalRecord& record) {
 
 CoordinatorFsm::CoordinatorFsm(CoordinatorOptions options, model::Epoch epoch, CoordinatorState state)
     : options_(options), epoch_(epoch), state_(std::move(state)) {
-  for (auto& [name, model] : state_.models) models_.emplace(name, std::make_unique<ModelFsm>(name, options_, model, output_));
+  for (auto& [name, model] : state_.models)
+    models_.emplace(name, std::make_unique<ModelFsm>(name, options_, model, output_));
 }
 
 void CoordinatorFsm::start(Now now) {
-  for (auto& [name, model] : models_) model->start(now, epoch_);
+  for (auto& [name, model] : models_)
+    model->start(now, epoch_);
 }
 
 ModelFsm* CoordinatorFsm::find_model(Now now, const Envelope& message) {
   if (const auto it = models_.find(message.model); it != models_.end()) return it->second.get();
-  if (!std::holds_alternative<Hello>(message.body) || models_.size() >= kModelsMax || message.model.value().empty()) return nullptr;
+  if (!std::holds_alternative<Hello>(message.body) || models_.size() >= kModelsMax || message.model.value().empty())
+    return nullptr;
   ModelState& state = state_.models[message.model];
   auto& model = models_[message.model];
   model = std::make_unique<ModelFsm>(message.model, options_, state, output_);
@@ -47,9 +50,10 @@ void CoordinatorFsm::step(Now now, const Envelope& message) {
   ModelFsm* model = find_model(now, message);
   if (!model) {
     if (message.request != 0) {
-      output_.send.push_back(Envelope{epoch_, message.model, std::nullopt, kCoordinator, message.from, message.request,
-                                      ErrorReply{{base::ErrorCode::kNotFound,
-                                                  fmt::format("no agent of model {} has ever connected", message.model.value())}}});
+      output_.send.push_back(
+          Envelope{epoch_, message.model, std::nullopt, kCoordinator, message.from, message.request,
+                   ErrorReply{{base::ErrorCode::kNotFound,
+                               fmt::format("no agent of model {} has ever connected", message.model.value())}}});
     }
     return;
   }
@@ -58,7 +62,8 @@ void CoordinatorFsm::step(Now now, const Envelope& message) {
 }
 
 void CoordinatorFsm::tick(Now now) {
-  for (auto& [name, model] : models_) model->tick(now);
+  for (auto& [name, model] : models_)
+    model->tick(now);
 }
 
 void CoordinatorFsm::planned(Now now, const model::ModelName& model, model::UpdateId update,
@@ -75,7 +80,8 @@ CoordinatorOutput CoordinatorFsm::take_output() {
 void CoordinatorFsm::persisted(Now now, const base::Status& status) {
   const auto records = std::exchange(persisting_, {});
   if (status) {
-    for (const auto& record : records) state_.apply(record);
+    for (const auto& record : records)
+      state_.apply(record);
   }
   for (const auto& record : records) {
     if (std::holds_alternative<Adopted>(record)) finish_adopt(status);
@@ -96,10 +102,13 @@ void CoordinatorFsm::adopt(Now now, const Envelope& message) {
     if (adopting_->from == message.from && adopting_->request == message.request) return;
     return answer(ErrorReply{{base::ErrorCode::kConflict, "an adoption is under way"}});
   }
-  if (model.foreign().empty()) return answer(ErrorReply{{base::ErrorCode::kNotFound, "no member of another journal waits"}});
-  if (model.run()) return answer(ErrorReply{{base::ErrorCode::kConflict, "an update is running; wait for it or abort it"}});
+  if (model.foreign().empty())
+    return answer(ErrorReply{{base::ErrorCode::kNotFound, "no member of another journal waits"}});
+  if (model.run())
+    return answer(ErrorReply{{base::ErrorCode::kConflict, "an update is running; wait for it or abort it"}});
   std::uint64_t epoch = epoch_.number;
-  for (const auto& [id, foreign] : model.foreign()) epoch = std::max(epoch, foreign.epoch);
+  for (const auto& [id, foreign] : model.foreign())
+    epoch = std::max(epoch, foreign.epoch);
   adopting_ = message;
   output_.perform.push_back(AcquireEpoch{epoch + 1});
   static_cast<void>(now);
@@ -108,16 +117,17 @@ void CoordinatorFsm::adopt(Now now, const Envelope& message) {
 void CoordinatorFsm::epoch_acquired(Now, base::Result<model::Epoch> result) {
   if (!adopting_) return;
   if (!result) {
-    output_.send.push_back(Envelope{epoch_, adopting_->model, std::nullopt, kCoordinator, adopting_->from, adopting_->request,
-                                    ErrorReply{result.error()}});
+    output_.send.push_back(Envelope{epoch_, adopting_->model, std::nullopt, kCoordinator, adopting_->from,
+                                    adopting_->request, ErrorReply{result.error()}});
     adopting_.reset();
     return;
   }
   epoch_ = *result;
-  for (auto& [name, model] : models_) model->set_epoch(epoch_);
+  for (auto& [name, model] : models_)
+    model->set_epoch(epoch_);
   const ModelState& state = state_.models.at(adopting_->model);
-  Adopted record{adopting_->model, model::WeightVersion{state.versions_reserved}, model::UpdateId{state.updates_reserved},
-                 epoch_.number};
+  Adopted record{adopting_->model, model::WeightVersion{state.versions_reserved},
+                 model::UpdateId{state.updates_reserved}, epoch_.number};
   for (const auto& [id, foreign] : models_.at(adopting_->model)->foreign()) {
     record.versions_to = std::max(record.versions_to, model::WeightVersion{foreign.versions + kNumbersBlock});
     record.updates_to = std::max(record.updates_to, model::UpdateId{foreign.updates + kNumbersBlock});
@@ -133,14 +143,15 @@ void CoordinatorFsm::finish_adopt(const base::Status& status) {
   } else {
     body = ErrorReply{status.error()};
   }
-  output_.send.push_back(
-      Envelope{epoch_, adopting_->model, std::nullopt, kCoordinator, adopting_->from, adopting_->request, std::move(body)});
+  output_.send.push_back(Envelope{epoch_, adopting_->model, std::nullopt, kCoordinator, adopting_->from,
+                                  adopting_->request, std::move(body)});
   adopting_.reset();
 }
 
 std::vector<ModelStatus> CoordinatorFsm::status(Now now) const {
   std::vector<ModelStatus> all;
-  for (const auto& [name, model] : models_) all.push_back(model->status(now));
+  for (const auto& [name, model] : models_)
+    all.push_back(model->status(now));
   return all;
 }
 

@@ -15,7 +15,8 @@ void apply_decided(ModelState& model, const Decided& record) {
   if (record.kind == UpdateKind::kPush) entry->second.digests = {record.digests.begin(), record.digests.end()};
   entry->second.updates.insert(record.update.value());
   for (const auto& engine : record.engines) {
-    for (const auto& rank : engine.ranks) entry->second.proven.emplace(rank.tag.update.value(), rank.rank);
+    for (const auto& rank : engine.ranks)
+      entry->second.proven.emplace(rank.tag.update.value(), rank.rank);
   }
 }
 

@@ -16,11 +16,11 @@ inline constexpr std::size_t kRecentUpdates = 32;
 inline constexpr std::uint64_t kNumbersBlock = 64;  // how many numbers are written ahead at a time
 
 struct VersionRecord {
-  Decided decided;                         // the push that made it
+  Decided decided;  // the push that made it
   std::map<std::string, plan::Digest> digests;
-  std::set<std::uint64_t> updates;         // that were decided for it
-  // (update that staged it, rank): halves that a decision named. A rank that left its update before the decision may hold
-  // the tag too, but nobody has compared its digests.
+  std::set<std::uint64_t> updates;  // that were decided for it
+  // (update that staged it, rank): halves that a decision named. A rank that left its update before the decision may
+  // hold the tag too, but nobody has compared its digests.
   std::set<std::pair<std::uint64_t, model::MemberId>> proven;
   bool pinned = false;
 };

@@ -9,8 +9,8 @@ namespace {
 constexpr base::Duration kResendInterval = base::Millis(100);
 }
 
-// Whether an answer belongs to the attempt that runs. A rank that is ahead was told so by this driver before it lost its
-// state: it counts on from there.
+// Whether an answer belongs to the attempt that runs. A rank that is ahead was told so by this driver before it lost
+// its state: it counts on from there.
 bool DriverFsm::mine(Now now, const model::MemberId& rank, std::uint64_t attempt) {
   if (attempt > context_.state.attempts) {
     context_.state.attempts = attempt;
@@ -32,7 +32,8 @@ void DriverFsm::start(Now now) {
 void DriverFsm::commit(Now now, model::UpdateId update, const Commit& request) {
   AgentState& state = context_.state;
   if (update.value() < std::max(state.pending_update, floor_)) return context_.stale("Commit of an older update");
-  if (request.ranks.empty() || request.ranks.front().rank != context_.self.id) return context_.stale("Commit for another driver");
+  if (request.ranks.empty() || request.ranks.front().rank != context_.self.id)
+    return context_.stale("Commit for another driver");
   if (update.value() == state.pending_update) {
     const bool known = last_answer_ && last_update_ == update;
     if (state.pending_commit && !failure_reported_) return;
@@ -75,7 +76,8 @@ void DriverFsm::send_to_waiting() {
   const std::uint64_t attempt = context_.state.attempts;
   for (const auto& entry : commit.ranks) {
     if (answered_.contains(entry.rank)) continue;
-    if (stage_ == Stage::kPausing) context_.send(entry.rank, std::nullopt, RankPause{attempt, commit.pause_deadline_ms});
+    if (stage_ == Stage::kPausing)
+      context_.send(entry.rank, std::nullopt, RankPause{attempt, commit.pause_deadline_ms});
     if (stage_ == Stage::kExchanging) context_.send(entry.rank, std::nullopt, RankExchange{attempt, entry.tag});
     if (stage_ == Stage::kResuming) context_.send(entry.rank, std::nullopt, RankResume{attempt});
   }
@@ -161,7 +163,8 @@ void DriverFsm::tick(Now now) {
     if (error_) {
       report_failure(*error_);
     } else {
-      report_failure({base::ErrorCode::kDeadlineExceeded, "not every rank exchanged its half in time; the engine stays paused"});
+      report_failure(
+          {base::ErrorCode::kDeadlineExceeded, "not every rank exchanged its half in time; the engine stays paused"});
     }
   }
   if (now.mono >= next_resend_) {

@@ -2,8 +2,8 @@
 //
 //   idle -> pausing --(all paused)--> exchanging --(all exchanged)--> resuming --(all resumed)--> idle: Committed
 //              `--(a rank failed, deadline)--> resuming, nothing exchanged --------------------> idle: CommitFailed
-// Once exchanging it never goes back: some ranks may have the new half already, so the engine stays paused until all do, or
-// until a later Commit (a catch-up) names other halves. That it is so (`torn`) is kept over restarts.
+// Once exchanging it never goes back: some ranks may have the new half already, so the engine stays paused until all
+// do, or until a later Commit (a catch-up) names other halves. That it is so (`torn`) is kept over restarts.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class DriverFsm {
 
   AgentContext& context_;
   Stage stage_ = Stage::kIdle;
-  std::set<model::MemberId> answered_;   // of this stage
-  std::optional<base::Error> error_;     // why nothing was exchanged
+  std::set<model::MemberId> answered_;  // of this stage
+  std::optional<base::Error> error_;    // why nothing was exchanged
   bool failure_reported_ = false;
   base::Instant began_{};
   base::Instant deadline_{};

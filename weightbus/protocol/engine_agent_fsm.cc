@@ -93,9 +93,11 @@ void EngineAgentFsm::from_coordinator(Now now, const Envelope& message) {
 }
 
 void EngineAgentFsm::from_rank(Now now, const Envelope& message) {
-  const bool asks = std::holds_alternative<RankPause>(message.body) || std::holds_alternative<RankExchange>(message.body) ||
+  const bool asks = std::holds_alternative<RankPause>(message.body) ||
+                    std::holds_alternative<RankExchange>(message.body) ||
                     std::holds_alternative<RankResume>(message.body);
-  if (asks && !is_driver(message.from)) return context_.stale(message.from.value() + " is not the driver of this engine");
+  if (asks && !is_driver(message.from))
+    return context_.stale(message.from.value() + " is not the driver of this engine");
   std::visit(Overloaded{
                  [&](const RankPause& body) { rank_.pause(message.from, body); },
                  [&](const RankExchange& body) { rank_.exchange(message.from, body); },
@@ -119,7 +121,8 @@ void EngineAgentFsm::deliver_to_self(Now now) {
       return true;
     });
     if (to_self.empty()) return;
-    for (const auto& envelope : to_self) from_rank(now, envelope);
+    for (const auto& envelope : to_self)
+      from_rank(now, envelope);
   }
   WB_ASSERT(false, "a commit takes fewer rounds than this");
 }
@@ -175,7 +178,8 @@ void EngineAgentFsm::retain(const Retain& request) {
     return half.tag && half.verified && request.capture == half.tag->version;
   });
   bool held = false;
-  for (const auto& version : held_) held |= request.capture == version.version;
+  for (const auto& version : held_)
+    held |= request.capture == version.version;
   if (holding != halves.end() && !held) {
     action.capture = request.capture;
     action.half = holding == halves.begin() ? sink_.live() : 1 - sink_.live();
@@ -211,8 +215,16 @@ void EngineAgentFsm::tick(Now now) {
   deliver_to_self(now);
   if (link_.hello_due(now)) {
     auto running = sink_.running() ? sink_.running() : source_.running();
-    Hello hello{context_.self, context_.boot, kProtocolRevision, software_, context_.state.known_epoch,
-                context_.state.highest_version, reported_halves(), running, held_, sink_.manifest()};
+    Hello hello{context_.self,
+                context_.boot,
+                kProtocolRevision,
+                software_,
+                context_.state.known_epoch,
+                context_.state.highest_version,
+                reported_halves(),
+                running,
+                held_,
+                sink_.manifest()};
     context_.answer(std::nullopt, std::move(hello));
   }
   if (link_.heartbeat_due(now)) {

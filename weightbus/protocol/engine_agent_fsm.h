@@ -1,5 +1,5 @@
-// The state machine of an engine agent: membership, sink role, source role (its live half and its snapshots), rank of an
-// engine, and, on tp_rank 0, the driver.
+// The state machine of an engine agent: membership, sink role, source role (its live half and its snapshots), rank of
+// an engine, and, on tp_rank 0, the driver.
 #pragma once
 
 #include <deque>

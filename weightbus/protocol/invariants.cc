@@ -29,7 +29,8 @@ Broken JournalChecker::add(const JournalRecord& record) {
             }
             const bool was_decided = numbers.updates.contains(r.status.update.value());
             if (was_decided != (r.status.phase == Phase::kCommitted)) {
-              return fmt::format("update {} ends as {}, against its decision", r.status.update.value(), phase_name(r.status.phase));
+              return fmt::format("update {} ends as {}, against its decision", r.status.update.value(),
+                                 phase_name(r.status.phase));
             }
             return std::nullopt;
           },
@@ -46,13 +47,17 @@ Broken JournalChecker::add(const JournalRecord& record) {
 
 Broken JournalChecker::decided(Numbers& numbers, const Decided& record) {
   const std::uint64_t update = record.update.value();
-  if (update <= numbers.last_update) return fmt::format("update {} is decided after update {}", update, numbers.last_update);
+  if (update <= numbers.last_update)
+    return fmt::format("update {} is decided after update {}", update, numbers.last_update);
   if (update > numbers.updates_to) return fmt::format("update {} was never reserved", update);
-  if (record.base != numbers.committed) return fmt::format("update {} is based on another version than the committed one", update);
+  if (record.base != numbers.committed)
+    return fmt::format("update {} is based on another version than the committed one", update);
   if (record.kind == UpdateKind::kPush) {
-    if (record.target.value() > numbers.versions_to) return fmt::format("version {} was never reserved", record.target.value());
+    if (record.target.value() > numbers.versions_to)
+      return fmt::format("version {} was never reserved", record.target.value());
     if (!numbers.versions.empty() && numbers.versions.rbegin()->first >= record.target) {
-      return fmt::format("version {} is made after version {}", record.target.value(), numbers.versions.rbegin()->first.value());
+      return fmt::format("version {} is made after version {}", record.target.value(),
+                         numbers.versions.rbegin()->first.value());
     }
   } else if (!numbers.versions.contains(record.target)) {
     return fmt::format("update {} goes to version {}, which was never committed", update, record.target.value());
@@ -68,7 +73,8 @@ Broken JournalChecker::decided(Numbers& numbers, const Decided& record) {
     }
   }
   for (const auto& engine : record.engines) {
-    for (const auto& rank : engine.ranks) proven.emplace(rank.tag.update.value(), rank.rank);
+    for (const auto& rank : engine.ranks)
+      proven.emplace(rank.tag.update.value(), rank.rank);
   }
   numbers.updates.insert(update);
   numbers.last_update = update;
@@ -97,12 +103,14 @@ Broken check_agent_state(const AgentState& before, const AgentState& after) {
 
 Broken check_decision(const Decided& record, const std::vector<std::string>& required, std::uint32_t require) {
   if (record.engines.empty() || record.engines.size() < require) {
-    return fmt::format("update {} is decided for {} engines, {} are required", record.update.value(), record.engines.size(), require);
+    return fmt::format("update {} is decided for {} engines, {} are required", record.update.value(),
+                       record.engines.size(), require);
   }
   for (const auto& name : required) {
     const bool found = std::any_of(record.engines.begin(), record.engines.end(),
                                    [&](const DecidedEngine& engine) { return engine.engine.value() == name; });
-    if (!found) return fmt::format("update {} is decided without engine {}, which is required", record.update.value(), name);
+    if (!found)
+      return fmt::format("update {} is decided without engine {}, which is required", record.update.value(), name);
   }
   return std::nullopt;
 }

@@ -1,5 +1,6 @@
-// What must hold whatever happens (design section 2, "Invariants"), as checks of values. Pure and cheap: the simulator runs
-// them at every step, and the services assert them where they append to the journal, save an agent's state and replay.
+// What must hold whatever happens (design section 2, "Invariants"), as checks of values. Pure and cheap: the simulator
+// runs them at every step, and the services assert them where they append to the journal, save an agent's state and
+// replay.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ class JournalChecker {
     std::uint64_t updates_to = 0;
     std::uint64_t last_update = 0;  // decided
     std::optional<model::WeightVersion> committed;
-    std::map<model::WeightVersion, std::set<std::pair<std::uint64_t, model::MemberId>>> versions;  // what decisions named
+    std::map<model::WeightVersion, std::set<std::pair<std::uint64_t, model::MemberId>>>
+        versions;                     // what decisions named
     std::set<std::uint64_t> updates;  // decided
     std::set<std::uint64_t> ended;
   };

@@ -14,8 +14,8 @@
 
 namespace weightbus::protocol {
 
-// Numbers up to these may have been used: after a restart, counting goes on above them. Written ahead in blocks, so that
-// only the decision waits for the disk.
+// Numbers up to these may have been used: after a restart, counting goes on above them. Written ahead in blocks, so
+// that only the decision waits for the disk.
 struct NumbersReserved {
   model::ModelName model;
   model::WeightVersion versions_to;

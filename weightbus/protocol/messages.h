@@ -26,12 +26,12 @@ struct Hello {
   model::Member member;
   model::BootId boot;
   std::uint32_t protocol_revision = kProtocolRevision;
-  std::string software;                   // "weightbus 0.1.0"
-  model::Epoch known_epoch;               // highest it has obeyed; a zero journal if none
-  std::uint64_t highest_version = 0;      // highest version number it has seen on that journal
-  std::vector<Half> halves;               // engine agents: live first, then the shadow; empty before an arena exists
-  std::optional<model::UpdateId> running; // the update it has not finished
-  std::vector<HeldVersion> held;          // snapshots
+  std::string software;                     // "weightbus 0.1.0"
+  model::Epoch known_epoch;                 // highest it has obeyed; a zero journal if none
+  std::uint64_t highest_version = 0;        // highest version number it has seen on that journal
+  std::vector<Half> halves;                 // engine agents: live first, then the shadow; empty before an arena exists
+  std::optional<model::UpdateId> running;   // the update it has not finished
+  std::vector<HeldVersion> held;            // snapshots
   std::optional<model::SinkManifest> sink;  // engine agents whose arena or engine exists
 };
 
@@ -43,8 +43,9 @@ struct Welcome {
   std::vector<model::Member> engine;  // engine agents: every known rank of its engine
 };
 
-// Coordinator -> agent: Hello (or a heartbeat of an unknown member) is refused. `stale`: say Hello again at once; `conflict`,
-// `unavailable` (another journal, a taken place): again in a second; any other reason is for good, and the agent ends.
+// Coordinator -> agent: Hello (or a heartbeat of an unknown member) is refused. `stale`: say Hello again at once;
+// `conflict`, `unavailable` (another journal, a taken place): again in a second; any other reason is for good, and the
+// agent ends.
 struct Rejected {
   base::Error error;
 };
@@ -62,7 +63,8 @@ struct SetQuarantine {
   bool quarantined;
 };
 
-// ---------------------------------------------------------------- source role: coordinator <-> shard agent, or engine agent
+// ---------------------------------------------------------------- source role: coordinator <-> shard agent, or engine
+// agent
 
 // Coordinator -> source, in `announced`: open what the update reads. Repeat: answers again.
 struct OpenSource {
@@ -115,8 +117,8 @@ struct SinkOpened {
 struct PrepareSink {
   base::Hash128 plan_hash;
   base::Hash128 part_hash;
-  Tag tag;                           // what the shadow will hold
-  std::vector<SourcePeer> sources;   // every source of its buckets
+  Tag tag;                          // what the shadow will hold
+  std::vector<SourcePeer> sources;  // every source of its buckets
   std::uint32_t deadline_ms = 0;
 };
 // Coordinator -> engine agent: answer to NeedPart.
@@ -176,10 +178,12 @@ struct CommitFailed {
   base::Error error;
 };
 
-// ---------------------------------------------------------------- driver <-> ranks of one engine (agents among themselves)
+// ---------------------------------------------------------------- driver <-> ranks of one engine (agents among
+// themselves)
 //
-// An attempt is the driver's own number for one try at one Commit; it only grows, over restarts too. A rank that is paused
-// repeats RankPaused; a driver that does not know the attempt (any more) answers RankResume, so that no rank waits for ever.
+// An attempt is the driver's own number for one try at one Commit; it only grows, over restarts too. A rank that is
+// paused repeats RankPaused; a driver that does not know the attempt (any more) answers RankResume, so that no rank
+// waits for ever.
 
 // Driver -> rank: close the launch gate before the next step. Answer: RankPaused, or RankFailed.
 struct RankPause {
@@ -236,10 +240,10 @@ struct LiveDigests {
 // same update; it never starts a second one.
 struct PublishRequest {
   SourceSpec source;
-  bool queue = false;         // wait for a running update instead of being refused
-  bool dry_run = false;       // plan, report, and end
-  std::uint32_t require = 0;  // 0: all engines; else at least so many
-  std::uint64_t step = 0;     // the trainer's step, for people; 0 if none
+  bool queue = false;             // wait for a running update instead of being refused
+  bool dry_run = false;           // plan, report, and end
+  std::uint32_t require = 0;      // 0: all engines; else at least so many
+  std::uint64_t step = 0;         // the trainer's step, for people; 0 if none
   std::uint32_t deadline_ms = 0;  // of the whole update; 0: the coordinator's setting
 };
 struct RollbackRequest {
@@ -280,27 +284,26 @@ struct ErrorReply {
   base::Error error;
 };
 
-using Body = std::variant<
-    Hello, Welcome, Rejected, Heartbeat, SetQuarantine,
-    OpenSource, SourceOpened, PrepareSource, SourcePartMessage, StageSource, SourceStaged, Release, Released,
-    OpenSink, SinkOpened, PrepareSink, SinkPartMessage, NeedPart, Prepared, StageSink, Staged,
-    Failed, Abort, Aborted, Commit, Committed, CommitFailed,
-    RankPause, RankPaused, RankExchange, RankExchanged, RankResume, RankResumed, RankFailed,
-    Retain, Retained, DigestLive, LiveDigests,
-    PublishRequest, RollbackRequest, StatusRequest, PinRequest, AbortRequest, EvictRequest, AdoptRequest, VerifyRequest,
-    DiffRequest, UpdateAccepted, Done, ModelStatus, VerifyReply, DiffReply, ErrorReply>;
+using Body =
+    std::variant<Hello, Welcome, Rejected, Heartbeat, SetQuarantine, OpenSource, SourceOpened, PrepareSource,
+                 SourcePartMessage, StageSource, SourceStaged, Release, Released, OpenSink, SinkOpened, PrepareSink,
+                 SinkPartMessage, NeedPart, Prepared, StageSink, Staged, Failed, Abort, Aborted, Commit, Committed,
+                 CommitFailed, RankPause, RankPaused, RankExchange, RankExchanged, RankResume, RankResumed, RankFailed,
+                 Retain, Retained, DigestLive, LiveDigests, PublishRequest, RollbackRequest, StatusRequest, PinRequest,
+                 AbortRequest, EvictRequest, AdoptRequest, VerifyRequest, DiffRequest, UpdateAccepted, Done,
+                 ModelStatus, VerifyReply, DiffReply, ErrorReply>;
 
 // The lower-case name of a body's type, for logs and metrics ("prepare_sink").
 const char* body_name(const Body& body) noexcept;
 
 // What every message carries. A message of an older epoch, or of another update, changes nothing.
 struct Envelope {
-  model::Epoch epoch;                       // the sender's; zero journal before Welcome and from command lines
+  model::Epoch epoch;  // the sender's; zero journal before Welcome and from command lines
   model::ModelName model;
-  std::optional<model::UpdateId> update;    // absent for membership, retention and admin messages
+  std::optional<model::UpdateId> update;  // absent for membership, retention and admin messages
   model::MemberId from;
   model::MemberId to;
-  std::uint64_t request = 0;                // admin requests and their replies; otherwise 0
+  std::uint64_t request = 0;  // admin requests and their replies; otherwise 0
   Body body;
 };
 

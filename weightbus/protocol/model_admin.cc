@@ -41,9 +41,11 @@ void ModelFsm::admin(Now now, const Envelope& message) {
                  [&](const AbortRequest&) {
                    if (!run_) return reply(message, ErrorReply{{base::ErrorCode::kNotFound, "no update is running"}});
                    if (!run_->can_abort()) {
-                     return reply(message, ErrorReply{{base::ErrorCode::kConflict,
-                                                       fmt::format("update {} is decided and will be completed; roll back "
-                                                                   "instead", run_->spec().id.value())}});
+                     return reply(message,
+                                  ErrorReply{{base::ErrorCode::kConflict,
+                                              fmt::format("update {} is decided and will be completed; roll back "
+                                                          "instead",
+                                                          run_->spec().id.value())}});
                    }
                    run_->abort(now, {base::ErrorCode::kAborted, "aborted by " + message.from.value()});
                    reply(message, Done{});
@@ -59,8 +61,8 @@ void ModelFsm::admin(Now now, const Envelope& message) {
 
 void ModelFsm::pin(const Envelope& message, const PinRequest& body) {
   if (!state_.versions.contains(body.version)) {
-    return reply(message, ErrorReply{{base::ErrorCode::kNotFound, fmt::format("version {} was never committed",
-                                                                              body.version.value())}});
+    return reply(message, ErrorReply{{base::ErrorCode::kNotFound,
+                                      fmt::format("version {} was never committed", body.version.value())}});
   }
   output_.persist.push_back(Pinned{name_, body.version, body.pinned});
   unpersisted_.push_back(message);
@@ -69,8 +71,9 @@ void ModelFsm::pin(const Envelope& message, const PinRequest& body) {
 void ModelFsm::evict(Now now, const Envelope& message, const EvictRequest& body) {
   const auto it = members_.find(body.member);
   if (it == members_.end()) {
-    return reply(message, ErrorReply{{base::ErrorCode::kNotFound, fmt::format("no member is called {}; see `weightbus members`",
-                                                                              body.member.value())}});
+    return reply(message,
+                 ErrorReply{{base::ErrorCode::kNotFound,
+                             fmt::format("no member is called {}; see `weightbus members`", body.member.value())}});
   }
   output_.persist.push_back(Evicted{name_, body.member, it->second.boot});
   send(body.member, std::nullopt, Rejected{{base::ErrorCode::kPermissionDenied, "evicted by " + message.from.value()}});
@@ -103,7 +106,8 @@ void ModelFsm::verify_tick(Now now) {
   std::vector<Verify> open;
   for (auto& verify : verifies_) {
     std::erase_if(verify.answers, [&](const auto& entry) { return !entry.second && !member(entry.first); });
-    const bool all = std::all_of(verify.answers.begin(), verify.answers.end(), [](const auto& e) { return e.second.has_value(); });
+    const bool all =
+        std::all_of(verify.answers.begin(), verify.answers.end(), [](const auto& e) { return e.second.has_value(); });
     if (!all && now.mono < verify.deadline) {
       if (now.mono >= verify.resend) {
         verify.resend = now.mono + kVerifyResend;
@@ -115,12 +119,14 @@ void ModelFsm::verify_tick(Now now) {
       continue;
     }
     if (!all) {
-      reply_to(verify.from, verify.request, ErrorReply{{base::ErrorCode::kDeadlineExceeded, "not every engine agent answered in time"}});
+      reply_to(verify.from, verify.request,
+               ErrorReply{{base::ErrorCode::kDeadlineExceeded, "not every engine agent answered in time"}});
       continue;
     }
     VerifyReply answer;
     for (auto& [id, digests] : verify.answers) {
-      answer.engines.push_back(EngineDigests{id, members_.at(id).info.engine, digests->live, std::move(digests->slots)});
+      answer.engines.push_back(
+          EngineDigests{id, members_.at(id).info.engine, digests->live, std::move(digests->slots)});
     }
     reply_to(verify.from, verify.request, std::move(answer));
   }
@@ -133,8 +139,8 @@ void ModelFsm::diff(const Envelope& message, const DiffRequest& body) {
   for (auto version : {body.from, body.to}) {
     const auto it = state_.versions.find(version);
     if (it == state_.versions.end() || it->second.digests.empty()) {
-      return reply(message, ErrorReply{{base::ErrorCode::kNotFound, fmt::format("no digests of version {} are recorded",
-                                                                                version.value())}});
+      return reply(message, ErrorReply{{base::ErrorCode::kNotFound,
+                                        fmt::format("no digests of version {} are recorded", version.value())}});
     }
   }
   const auto& from = state_.versions.at(body.from).digests;

@@ -12,7 +12,8 @@ constexpr std::size_t kEventsKept = 64;
 constexpr std::size_t kPlansKept = 4;  // push, rollback and catch-up each repeat their own
 }  // namespace
 
-ModelFsm::ModelFsm(model::ModelName name, const CoordinatorOptions& options, ModelState& state, CoordinatorOutput& output)
+ModelFsm::ModelFsm(model::ModelName name, const CoordinatorOptions& options, ModelState& state,
+                   CoordinatorOutput& output)
     : name_(std::move(name)),
       options_(options),
       state_(state),
@@ -40,7 +41,8 @@ void ModelFsm::step(Now now, const Envelope& message) {
     return send(message.from, std::nullopt, Rejected{{base::ErrorCode::kStale, "unknown here; say Hello"}});
   }
   if (message.epoch != epoch_) {
-    output_.observe.push_back(StaleDropped{fmt::format("{} of epoch {}", body_name(message.body), message.epoch.number)});
+    output_.observe.push_back(
+        StaleDropped{fmt::format("{} of epoch {}", body_name(message.body), message.epoch.number)});
     if (std::holds_alternative<Heartbeat>(message.body)) {
       send(message.from, std::nullopt, Rejected{{base::ErrorCode::kStale, "another epoch began; say Hello"}});
     }
@@ -84,7 +86,8 @@ void ModelFsm::tick(Now now) {
   for (const auto& [id, member] : members_) {
     if (member.connected && now.mono - member.last_seen > options_.member_timeout) silent.push_back(id);
   }
-  for (const auto& id : silent) lost(now, id, "silent for longer than its timeout");
+  for (const auto& id : silent)
+    lost(now, id, "silent for longer than its timeout");
   if (run_) {
     run_->tick(now);
     end_run(now);
@@ -113,7 +116,8 @@ void ModelFsm::persisted(Now now, const JournalRecord& record, const base::Statu
   if (const auto* decided = std::get_if<Decided>(&record); decided && run_ && run_->spec().id == decided->update) {
     run_->persisted(now, status);
     if (status) {
-      for (const auto& [id, spec] : run_->spec().sources) releasing_.insert_or_assign(id, run_->spec().id);
+      for (const auto& [id, spec] : run_->spec().sources)
+        releasing_.insert_or_assign(id, run_->spec().id);
       release_resend_ = {};
       release_sources(now);
       event(fmt::format("version {} decided by update {}", decided->target.value(), decided->update.value()));
@@ -143,7 +147,8 @@ const RunMember* ModelFsm::member(const model::MemberId& id) const {
 void ModelFsm::sink_opened(const model::MemberId& id, const SinkOpened& answer) {
   MemberState& member = members_.at(id);
   const auto layout = model::layout_hash(answer.manifest);
-  if (!member.sink || member.layout != layout) member.sink = std::make_shared<const model::SinkManifest>(answer.manifest);
+  if (!member.sink || member.layout != layout)
+    member.sink = std::make_shared<const model::SinkManifest>(answer.manifest);
   member.layout = layout;
   member.halves = answer.halves;
 }

@@ -54,7 +54,7 @@ class ModelFsm final : private RunContext {
   struct EngineState {
     bool quarantined = false;
     std::string why;
-    std::uint32_t failures = 0;    // catch-ups in a row that failed
+    std::uint32_t failures = 0;  // catch-ups in a row that failed
     base::Instant retry_at{};
   };
   struct Queued {

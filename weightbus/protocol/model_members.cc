@@ -38,16 +38,20 @@ std::optional<base::Error> ModelFsm::refuse(const model::MemberId& from, const H
 void ModelFsm::hello(Now now, const Envelope& message, const Hello& body) {
   const model::MemberId& id = message.from;
   if (const auto error = refuse(id, body)) return send(id, std::nullopt, Rejected{*error});
-  const bool adopted = body.known_epoch.number < state_.adopted_epoch && body.highest_version <= state_.versions_reserved;
-  const bool foreign = body.known_epoch.journal != base::Hash128{} && body.known_epoch.journal != epoch_.journal && !adopted;
+  const bool adopted =
+      body.known_epoch.number < state_.adopted_epoch && body.highest_version <= state_.versions_reserved;
+  const bool foreign =
+      body.known_epoch.journal != base::Hash128{} && body.known_epoch.journal != epoch_.journal && !adopted;
   if (foreign) {
     if (!foreign_.contains(id)) event(fmt::format("{} belongs to another journal: adopt to take it over", id.value()));
     std::uint64_t updates = body.running ? body.running->value() : 0;
-    for (const auto& half : body.halves) updates = std::max(updates, half.tag ? half.tag->update.value() : 0);
+    for (const auto& half : body.halves)
+      updates = std::max(updates, half.tag ? half.tag->update.value() : 0);
     foreign_.insert_or_assign(id, Foreign{body.highest_version, updates, body.known_epoch.number});
     return send(id, std::nullopt,
-                Rejected{{base::ErrorCode::kConflict, "this coordinator has another journal than the one this agent obeyed; "
-                                                      "check its journal path, or run `weightbus adopt`"}});
+                Rejected{{base::ErrorCode::kConflict,
+                          "this coordinator has another journal than the one this agent obeyed; "
+                          "check its journal path, or run `weightbus adopt`"}});
   }
   MemberState& member = members_.try_emplace(id, MemberState{RunMember{body.member}}).first->second;
   const bool returned = member.connected && member.boot != body.boot;
@@ -109,7 +113,8 @@ void ModelFsm::welcome(const model::MemberId& id) {
 
 void ModelFsm::heartbeat(Now, const Envelope& message, const Heartbeat& body) {
   MemberState& member = members_.at(message.from);
-  if (member.boot != body.boot) return send(message.from, std::nullopt, Rejected{{base::ErrorCode::kStale, "say Hello"}});
+  if (member.boot != body.boot)
+    return send(message.from, std::nullopt, Rejected{{base::ErrorCode::kStale, "say Hello"}});
   member.bytes_done = body.bytes_done;
   member.readers = body.readers;
   if (member.info.role == model::Role::kEngineAgent) member.halves = body.halves;
@@ -164,7 +169,8 @@ void ModelFsm::lift_quarantines(Now) {
     if (!current) continue;
     engine = EngineState{};
     event(fmt::format("engine {} serves version {}: quarantine lifted", name, state_.committed->value()));
-    for (const auto& id : *ranks) send(id, std::nullopt, SetQuarantine{false});
+    for (const auto& id : *ranks)
+      send(id, std::nullopt, SetQuarantine{false});
   }
 }
 
@@ -181,7 +187,8 @@ std::optional<std::vector<model::MemberId>> ModelFsm::complete(const std::string
   if (world == 0 || ranks.size() != world) return std::nullopt;
   std::sort(ranks.begin(), ranks.end());
   std::vector<model::MemberId> ids;
-  for (auto& [rank, id] : ranks) ids.push_back(std::move(id));
+  for (auto& [rank, id] : ranks)
+    ids.push_back(std::move(id));
   return ids;
 }
 

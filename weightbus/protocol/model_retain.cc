@@ -16,7 +16,8 @@ std::vector<model::WeightVersion> ModelFsm::kept_versions() const {
   }
   if (options_.retain_versions > 0 && state_.committed) keep.insert(*state_.committed);
   if (run_) keep.insert(run_->spec().target);
-  for (const auto& queued : queue_) keep.insert(queued.target);
+  for (const auto& queued : queue_)
+    keep.insert(queued.target);
   return {keep.begin(), keep.end()};
 }
 
@@ -32,13 +33,15 @@ void ModelFsm::retain_tick(Now now) {
     }
     Retain retain{keep, std::nullopt};
     const auto held = [&](model::WeightVersion version) {
-      return std::any_of(member.held.begin(), member.held.end(), [&](const HeldVersion& h) { return h.version == version; });
+      return std::any_of(member.held.begin(), member.held.end(),
+                         [&](const HeldVersion& h) { return h.version == version; });
     };
     // Captured off the critical path, while no update runs: what is live, or what the next push left in the shadow.
     for (std::size_t half = 0; half < member.halves.size() && !run_ && !retain.capture; ++half) {
       const auto& tag = member.halves[half].tag;
       if (!tag || !serves(member, tag->version, half) || held(tag->version)) continue;
-      if (options_.retain_versions > 0 && std::binary_search(keep.begin(), keep.end(), tag->version)) retain.capture = tag->version;
+      if (options_.retain_versions > 0 && std::binary_search(keep.begin(), keep.end(), tag->version))
+        retain.capture = tag->version;
     }
     const bool surplus = std::any_of(member.held.begin(), member.held.end(), [&](const HeldVersion& h) {
       return !std::binary_search(keep.begin(), keep.end(), h.version);
@@ -59,7 +62,8 @@ std::vector<std::pair<model::MemberId, SourceSpec>> ModelFsm::holders(model::Wei
     if (!ranks) continue;
     const auto all = [&](auto&& holds) { return std::all_of(ranks->begin(), ranks->end(), holds); };
     if (all([&](const model::MemberId& id) { return serves(members_.at(id), version, 0); })) {
-      for (const auto& id : *ranks) live.emplace_back(id, LiveSource{version});
+      for (const auto& id : *ranks)
+        live.emplace_back(id, LiveSource{version});
     }
     const auto in_snapshots = [&](const model::MemberId& id) {
       const auto& held = members_.at(id).held;
@@ -68,7 +72,8 @@ std::vector<std::pair<model::MemberId, SourceSpec>> ModelFsm::holders(model::Wei
       return std::any_of(held.begin(), held.end(), [&](const HeldVersion& h) { return h.version == version; });
     };
     if (all(in_snapshots)) {
-      for (const auto& id : *ranks) snapshots.emplace_back(id, SnapshotSource{version});
+      for (const auto& id : *ranks)
+        snapshots.emplace_back(id, SnapshotSource{version});
     }
   }
   return live.empty() ? snapshots : live;
@@ -89,7 +94,8 @@ ModelStatus ModelFsm::status(Now now) const {
   for (const auto& [id, member] : members_) {
     MemberStatus row{member.info, member.connected};
     const auto engine = engines_.find(member.info.engine);
-    row.quarantined = member.info.role == model::Role::kEngineAgent && engine != engines_.end() && engine->second.quarantined;
+    row.quarantined =
+        member.info.role == model::Role::kEngineAgent && engine != engines_.end() && engine->second.quarantined;
     row.heartbeat_age_ms = to_ms(now.mono - member.last_seen);
     row.readers = member.readers;
     if (!member.halves.empty()) row.live = member.halves[0].tag;
@@ -99,8 +105,14 @@ ModelStatus ModelFsm::status(Now now) const {
   }
   for (auto it = state_.versions.rbegin(); it != state_.versions.rend(); ++it) {
     const auto& [version, record] = *it;
-    VersionStatus row{version, version == state_.committed, false, record.pinned, record.decided.bytes, record.decided.unix_ms,
-                      record.decided.step, record.decided.source};
+    VersionStatus row{version,
+                      version == state_.committed,
+                      false,
+                      record.pinned,
+                      record.decided.bytes,
+                      record.decided.unix_ms,
+                      record.decided.step,
+                      record.decided.source};
     for (const auto& [id, member] : members_) {
       if (!member.connected) continue;
       if (serves(member, version, 0)) row.holders.push_back(id.value() + " live");

@@ -15,13 +15,14 @@ constexpr base::Duration kCatchUpRetryMin = base::Millis(500);
 constexpr std::uint32_t kCatchUpBackoffMax = 6;  // doublings: half a minute
 
 std::string source_text(const SourceSpec& source) {
-  return std::visit(Overloaded{
-                        [](const CheckpointSource& s) { return "checkpoint " + s.directory; },
-                        [](const TrainerSource&) { return std::string("trainer"); },
-                        [](const LiveSource& s) { return fmt::format("live version {}", s.version.value()); },
-                        [](const SnapshotSource& s) { return fmt::format("snapshot of version {}", s.version.value()); },
-                    },
-                    source);
+  return std::visit(
+      Overloaded{
+          [](const CheckpointSource& s) { return "checkpoint " + s.directory; },
+          [](const TrainerSource&) { return std::string("trainer"); },
+          [](const LiveSource& s) { return fmt::format("live version {}", s.version.value()); },
+          [](const SnapshotSource& s) { return fmt::format("snapshot of version {}", s.version.value()); },
+      },
+      source);
 }
 
 }  // namespace
@@ -34,7 +35,8 @@ void ModelFsm::reserve_numbers() {
   if (last_version_ + kNumbersBlock / 4 <= versions && last_update_ + kNumbersBlock / 4 <= updates) return;
   asked_versions_ = last_version_ + kNumbersBlock;
   asked_updates_ = last_update_ + kNumbersBlock;
-  output_.persist.push_back(NumbersReserved{name_, model::WeightVersion{asked_versions_}, model::UpdateId{asked_updates_}});
+  output_.persist.push_back(
+      NumbersReserved{name_, model::WeightVersion{asked_versions_}, model::UpdateId{asked_updates_}});
 }
 
 void ModelFsm::adopted() {
@@ -47,8 +49,9 @@ void ModelFsm::adopted() {
 base::Result<model::UpdateId> ModelFsm::next_update() {
   if (last_update_ >= state_.updates_reserved) {
     reserve_numbers();
-    return base::fail(base::ErrorCode::kUnavailable, "the journal could not be written, so no update can start; see the "
-                                                     "coordinator's log, free disk space, and try again");
+    return base::fail(base::ErrorCode::kUnavailable,
+                      "the journal could not be written, so no update can start; see the "
+                      "coordinator's log, free disk space, and try again");
   }
   ++last_update_;
   reserve_numbers();
@@ -58,8 +61,9 @@ base::Result<model::UpdateId> ModelFsm::next_update() {
 base::Result<model::WeightVersion> ModelFsm::next_version() {
   if (last_version_ >= state_.versions_reserved) {
     reserve_numbers();
-    return base::fail(base::ErrorCode::kUnavailable, "the journal could not be written, so no version can be made; see the "
-                                                     "coordinator's log, free disk space, and try again");
+    return base::fail(base::ErrorCode::kUnavailable,
+                      "the journal could not be written, so no version can be made; see the "
+                      "coordinator's log, free disk space, and try again");
   }
   return model::WeightVersion{++last_version_};
 }
@@ -68,8 +72,9 @@ base::Result<model::WeightVersion> ModelFsm::next_version() {
 
 void ModelFsm::publish(Now now, const Envelope& message, const PublishRequest& body) {
   if (!foreign_.empty() && members_.empty()) {
-    return reply(message, ErrorReply{{base::ErrorCode::kConflict, "this journal is empty and the members obeyed another one; "
-                                                                  "restore it, or run `weightbus adopt`"}});
+    return reply(message, ErrorReply{{base::ErrorCode::kConflict,
+                                      "this journal is empty and the members obeyed another one; "
+                                      "restore it, or run `weightbus adopt`"}});
   }
   const bool busy_with_user = run_ && run_->spec().kind != UpdateKind::kCatchUp;
   if ((busy_with_user || !queue_.empty()) && !body.queue) {
@@ -77,7 +82,8 @@ void ModelFsm::publish(Now now, const Envelope& message, const PublishRequest& b
                                                 update_kind_name(run_->spec().kind), run_->spec().target.value(),
                                                 phase_name(run_->status(now).phase))
                                   : "another update waits in the queue";
-    return reply(message, ErrorReply{{base::ErrorCode::kConflict, what + "; wait for it, abort it, or push with --queue"}});
+    return reply(message,
+                 ErrorReply{{base::ErrorCode::kConflict, what + "; wait for it, abort it, or push with --queue"}});
   }
   if (queue_.size() >= kQueueMax) {
     return reply(message, ErrorReply{{base::ErrorCode::kResourceExhausted, "16 updates wait already"}});
@@ -86,12 +92,14 @@ void ModelFsm::publish(Now now, const Envelope& message, const PublishRequest& b
   const auto engines = engines_for_update();
   if (engines.empty()) {
     std::string why;
-    for (const auto& [name, engine] : engines_) why += "; " + missing(name);
+    for (const auto& [name, engine] : engines_)
+      why += "; " + missing(name);
     return reply(message, ErrorReply{{base::ErrorCode::kUnavailable, "no engine can take part" + why}});
   }
   if (body.require > engines.size()) {
-    return reply(message, ErrorReply{{base::ErrorCode::kUnavailable, fmt::format("{} engines are required, {} can take part",
-                                                                                 body.require, engines.size())}});
+    return reply(message,
+                 ErrorReply{{base::ErrorCode::kUnavailable,
+                             fmt::format("{} engines are required, {} can take part", body.require, engines.size())}});
   }
   auto update = next_update();
   if (!update) return reply(message, ErrorReply{update.error()});
@@ -117,12 +125,15 @@ void ModelFsm::rollback(Now now, const Envelope& message, const RollbackRequest&
     to = std::prev(current)->first;
   }
   if (!state_.versions.contains(*to)) {
-    return reply(message, ErrorReply{{base::ErrorCode::kNotFound, fmt::format("version {} was never committed; see `weightbus "
-                                                                              "versions`", to->value())}});
+    return reply(message,
+                 ErrorReply{{base::ErrorCode::kNotFound, fmt::format("version {} was never committed; see `weightbus "
+                                                                     "versions`",
+                                                                     to->value())}});
   }
   const bool running = run_ && run_->spec().kind != UpdateKind::kCatchUp;
   if (*to == *state_.committed && !running) {
-    return reply(message, ErrorReply{{base::ErrorCode::kConflict, fmt::format("version {} is the committed one", to->value())}});
+    return reply(message,
+                 ErrorReply{{base::ErrorCode::kConflict, fmt::format("version {} is the committed one", to->value())}});
   }
   const auto spec = restore_spec(UpdateKind::kRollback, model::UpdateId{0}, *to, {});
   if (!spec) return reply(message, ErrorReply{spec.error()});
@@ -131,8 +142,10 @@ void ModelFsm::rollback(Now now, const Envelope& message, const RollbackRequest&
   Queued request{message.from, message.request, UpdateKind::kRollback, {}, to, *update, *to};
   reply(message, UpdateAccepted{*update, *to, run_ != nullptr});
   // What was asked for before and is not decided is off, as the running update is: going back means not to go on.
-  const base::Error reason{base::ErrorCode::kAborted, fmt::format("a rollback to version {} was asked for", to->value())};
-  for (const auto& queued : std::exchange(queue_, {})) drop_queued(queued, reason);
+  const base::Error reason{base::ErrorCode::kAborted,
+                           fmt::format("a rollback to version {} was asked for", to->value())};
+  for (const auto& queued : std::exchange(queue_, {}))
+    drop_queued(queued, reason);
   if (!run_) return begin(now, std::move(request));
   queue_.push_back(std::move(request));
   if (run_->can_abort()) {
@@ -174,14 +187,15 @@ void ModelFsm::begin_push(Now now, const Queued& request) {
   spec.source_text = source_text(request.publish.source);
   const auto trainers = complete("");
   if (trainers) {
-    for (const auto& id : *trainers) spec.sources.emplace_back(id, request.publish.source);
+    for (const auto& id : *trainers)
+      spec.sources.emplace_back(id, request.publish.source);
   }
   launch(now, std::move(spec));
   if (!trainers) run_->abort(now, {base::ErrorCode::kUnavailable, missing("")});
   const std::size_t engines = run_ ? run_->spec().engines.size() : 0;
   if (run_ && (engines == 0 || engines < request.publish.require)) {
-    run_->abort(now, {base::ErrorCode::kUnavailable,
-                      fmt::format("{} engines can take part, {} are required", engines, std::max(1U, request.publish.require))});
+    run_->abort(now, {base::ErrorCode::kUnavailable, fmt::format("{} engines can take part, {} are required", engines,
+                                                                 std::max(1U, request.publish.require))});
   }
   end_run(now);
 }
@@ -214,8 +228,10 @@ base::Result<UpdateSpec> ModelFsm::restore_spec(UpdateKind kind, model::UpdateId
   if (!transfer) return spec;
   spec.sources = holders(target);
   if (spec.sources.empty()) {
-    return base::fail(base::ErrorCode::kNotFound, "version {} is unavailable: no engine and no snapshot holds it any more; see "
-                                                  "`weightbus versions`", target.value());
+    return base::fail(base::ErrorCode::kNotFound,
+                      "version {} is unavailable: no engine and no snapshot holds it any more; see "
+                      "`weightbus versions`",
+                      target.value());
   }
   spec.source_text = source_text(spec.sources.front().second);
   return spec;
@@ -248,7 +264,8 @@ void ModelFsm::catch_up(Now now) {
   if (spec) {
     unavailable_since_.reset();
   } else {
-    for (const auto& name : behind) engines_[name].retry_at = now.mono + kCatchUpRetryMin;
+    for (const auto& name : behind)
+      engines_[name].retry_at = now.mono + kCatchUpRetryMin;
     // Nobody here holds it. Whoever does may only be restarting.
     if (!unavailable_since_) unavailable_since_ = now.mono;
     if (now.mono - *unavailable_since_ < options_.unavailable_grace) return;
@@ -276,14 +293,16 @@ void ModelFsm::end_run(Now now) {
   const std::unique_ptr<UpdateRun> run = std::move(run_);
   UpdateStatus status = run->status(now);
   const auto committed = run->committed_engines();
-  for (const auto& name : committed) note_exchanged(*run, name);
+  for (const auto& name : committed)
+    note_exchanged(*run, name);
   for (const auto& [name, error] : run->failed_engines()) {
     if (state_.committed) quarantine(name, error.message);
   }
   if (run->decided()) unavailable_since_.reset();
   if (run->decided() && run->spec().kind != UpdateKind::kCatchUp) {
     for (const auto& [name, engine] : engines_) {
-      if (std::find(committed.begin(), committed.end(), name) == committed.end()) quarantine(name, "it took no part in the last update");
+      if (std::find(committed.begin(), committed.end(), name) == committed.end())
+        quarantine(name, "it took no part in the last update");
     }
   }
   lift_quarantines(now);  // of those that took part and are still there
@@ -318,9 +337,11 @@ void ModelFsm::release_sources(Now now) {
   if ((releasing_.empty() && orphans_.empty()) || now.mono < release_resend_) return;
   release_resend_ = now.mono + options_.resend_interval;
   for (const auto& [id, update] : orphans_) {
-    send(id, update, Abort{{base::ErrorCode::kAborted, "the coordinator was restarted before this update was decided"}});
+    send(id, update,
+         Abort{{base::ErrorCode::kAborted, "the coordinator was restarted before this update was decided"}});
   }
-  for (const auto& [id, update] : releasing_) send(id, update, Release{});
+  for (const auto& [id, update] : releasing_)
+    send(id, update, Release{});
 }
 
 }  // namespace weightbus::protocol

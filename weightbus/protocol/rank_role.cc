@@ -97,8 +97,9 @@ void RankRole::exchange(const model::MemberId& driver, const RankExchange& reque
 void RankRole::do_exchange() {
   const auto half = sink_.find(*wanted_);
   if (!half) {
-    return fail({base::ErrorCode::kNotFound, fmt::format("no half holds version {} of update {}; it was lost or overwritten",
-                                                         wanted_->version.value(), wanted_->update.value())});
+    return fail(
+        {base::ErrorCode::kNotFound, fmt::format("no half holds version {} of update {}; it was lost or overwritten",
+                                                 wanted_->version.value(), wanted_->update.value())});
   }
   if (*half != sink_.live()) lease(1 - *half);
   sink_.make_live(*half);  // recorded before the exchange: after a restart clients are told to map this half
@@ -125,7 +126,7 @@ void RankRole::resume(const model::MemberId& driver, const RankResume& request) 
   attempt_ = request.attempt;
   if (attempt_ <= resumed_attempt_) return answer(RankResumed{attempt_});
   if (stage_ != Stage::kPaused && stage_ != Stage::kRunning) return;  // busy; the driver repeats
-  if (!synced()) {  // the driver repeats
+  if (!synced()) {                                                    // the driver repeats
     if (all_paused_ && stage_ == Stage::kPaused && resync()) return;
     return begin_pause(kLatePauseDeadlineMs);
   }

@@ -51,9 +51,9 @@ class RankRole {
   std::uint64_t attempt_ = 0;          // the newest seen
   std::uint64_t resumed_attempt_ = 0;  // the newest resumed
   std::optional<model::MemberId> driver_;
-  std::optional<Tag> wanted_;          // exchange as soon as paused
+  std::optional<Tag> wanted_;  // exchange as soon as paused
   std::optional<base::Error> failed_;
-  bool all_paused_ = false;            // every client has stopped
+  bool all_paused_ = false;  // every client has stopped
   // Halves that clients may have mapped beside the live one, until an exchange has succeeded: not to be written.
   bool leased_[2] = {false, false};
   base::Instant next_repeat_{};

@@ -44,8 +44,16 @@ void ShardAgentFsm::done(Now, const AgentEvent& event) {
 
 void ShardAgentFsm::tick(Now now) {
   if (link_.hello_due(now)) {
-    Hello hello{context_.self, context_.boot, kProtocolRevision, software_, context_.state.known_epoch,
-                context_.state.highest_version, {}, source_.running(), {}, std::nullopt};
+    Hello hello{context_.self,
+                context_.boot,
+                kProtocolRevision,
+                software_,
+                context_.state.known_epoch,
+                context_.state.highest_version,
+                {},
+                source_.running(),
+                {},
+                std::nullopt};
     context_.answer(std::nullopt, std::move(hello));
   }
   if (link_.heartbeat_due(now)) context_.answer(std::nullopt, Heartbeat{context_.boot, bytes_done_, 0, {}});

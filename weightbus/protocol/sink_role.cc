@@ -15,7 +15,8 @@ SinkRole::SinkRole(AgentContext& context, std::optional<model::SinkManifest> man
 
 void SinkRole::forget() {
   if (session_) {
-    const bool busy = session_->stage == Stage::kJoining || session_->stage == Stage::kPulling || session_->stage == Stage::kLeaving;
+    const bool busy =
+        session_->stage == Stage::kJoining || session_->stage == Stage::kPulling || session_->stage == Stage::kLeaving;
     if (busy) {
       leave();
     } else {
@@ -47,7 +48,8 @@ void SinkRole::make_live(std::uint32_t half) {
   WB_ASSERT(context_.state.halves[half].tag.has_value(), "only a tagged half is exchanged in");
   context_.state.live = half;
   context_.state.halves[half].verified = true;
-  context_.state.highest_version = std::max(context_.state.highest_version, context_.state.halves[half].tag->version.value());
+  context_.state.highest_version =
+      std::max(context_.state.highest_version, context_.state.halves[half].tag->version.value());
   context_.save();
 }
 
@@ -69,7 +71,8 @@ void SinkRole::open(model::UpdateId update, const OpenSink& request) {
   if (update.value() <= over_) return context_.stale("OpenSink of an update that is over");
   supersede(update);
   if (!manifest_ && request.tensors.empty()) {
-    return context_.answer(update, Failed{SessionRole::kSink, {base::ErrorCode::kNotFound, "this rank has no arena any more"}});
+    return context_.answer(update,
+                           Failed{SessionRole::kSink, {base::ErrorCode::kNotFound, "this rank has no arena any more"}});
   }
   if (manifest_) return answer_opened(update);
   open_asked_by_ = update;
@@ -218,7 +221,8 @@ void SinkRole::done(const SinkPullDone& event) {
 
 // ---------------------------------------------------------------- ending
 
-// An update is asked for: older ones are over, whatever became of them. Their tags stay, since one may have been decided.
+// An update is asked for: older ones are over, whatever became of them. Their tags stay, since one may have been
+// decided.
 void SinkRole::supersede(model::UpdateId update) {
   if (update.value() > 0) over_ = std::max(over_, update.value() - 1);
   if (!session_ || session_->update >= update || session_->stage == Stage::kLeaving) return;

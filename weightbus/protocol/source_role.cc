@@ -57,7 +57,8 @@ void SourceRole::part(model::UpdateId update, const SourcePartMessage& message) 
   Session* session = current(update, "SourcePart");
   if (!session || session->stage != Stage::kOpen || !session->wanted) return;
   if (message.part.plan_hash != session->wanted->plan_hash || message.part.hash() != session->wanted->part_hash) {
-    return fail(*session, {base::ErrorCode::kCorrupted, "the plan part that arrived does not have the hash that was announced"});
+    return fail(*session,
+                {base::ErrorCode::kCorrupted, "the plan part that arrived does not have the hash that was announced"});
   }
   part_ = std::make_shared<const plan::SourcePart>(message.part);
   session->part = part_;
@@ -108,7 +109,8 @@ void SourceRole::done(const SourceServeDone& event) {
   if (!session_ || session_->update != event.update || session_->stage != Stage::kServing) return;
   if (!event.result) return fail(*session_, event.result.error());
   session_->stage = Stage::kPrepared;
-  context_.answer(event.update, Prepared{SessionRole::kSource, session_->wanted->plan_hash, session_->wanted->part_hash, {}});
+  context_.answer(event.update,
+                  Prepared{SessionRole::kSource, session_->wanted->plan_hash, session_->wanted->part_hash, {}});
 }
 
 void SourceRole::done(const SourceDigestDone& event) {

@@ -58,8 +58,8 @@ class SourceRole {
 
   AgentContext& context_;
   std::optional<Session> session_;
-  std::uint64_t over_ = 0;                          // updates up to this are over
-  std::shared_ptr<const plan::SourcePart> part_;    // the last part, kept over updates: plans are cached
+  std::uint64_t over_ = 0;                        // updates up to this are over
+  std::shared_ptr<const plan::SourcePart> part_;  // the last part, kept over updates: plans are cached
 };
 
 }  // namespace weightbus::protocol

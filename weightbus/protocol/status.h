@@ -21,13 +21,13 @@ struct PhaseTime {
 struct EngineResult {
   std::string engine;
   bool required = true;
-  bool instant = false;         // its shadow held the target: no transfer
+  bool instant = false;  // its shadow held the target: no transfer
   bool committed = false;
   std::uint64_t bytes_total = 0;  // over its ranks
   std::uint64_t bytes_done = 0;
   std::uint64_t pause_ns = 0;
-  std::string channels;         // "shm", or "shm,tcp"
-  std::string way;              // "remap"
+  std::string channels;  // "shm", or "shm,tcp"
+  std::string way;       // "remap"
   std::string error;
   friend bool operator==(const EngineResult&, const EngineResult&) = default;
 };
@@ -59,12 +59,12 @@ struct UpdateStatus {
   model::WeightVersion target;
   std::uint64_t started_unix_ms = 0;
   std::uint64_t step = 0;
-  std::string source;                        // "checkpoint /data/x", "snapshot of 3"
+  std::string source;  // "checkpoint /data/x", "snapshot of 3"
   std::vector<PhaseTime> phases;
   std::uint64_t bytes_total = 0;
   std::uint64_t bytes_done = 0;
   std::uint64_t digests_compared = 0;
-  bool instant = false;                      // no engine needed a transfer
+  bool instant = false;  // no engine needed a transfer
   std::vector<EngineResult> engines;
   std::optional<base::Error> error;
   std::optional<PlanReport> plan;
@@ -73,8 +73,8 @@ struct UpdateStatus {
 
 struct VersionStatus {
   model::WeightVersion version;
-  bool committed = false;     // now
-  bool available = false;     // someone holds it
+  bool committed = false;  // now
+  bool available = false;  // someone holds it
   bool pinned = false;
   std::uint64_t bytes = 0;
   std::uint64_t created_unix_ms = 0;
@@ -113,7 +113,7 @@ struct ModelStatus {
   std::vector<UpdateStatus> recent;  // newest first, at most 32
   std::vector<VersionStatus> versions;
   std::vector<MemberStatus> members;
-  std::vector<Event> events;         // the last 64
+  std::vector<Event> events;  // the last 64
   friend bool operator==(const ModelStatus&, const ModelStatus&) = default;
 };
 

@@ -21,8 +21,8 @@ inline const model::MemberId kCoordinator{"coordinator"};
 // What a half holds: exchanged in only when it equals what Commit names.
 struct Tag {
   model::WeightVersion version;
-  model::Hash128 layout;    // of the sink manifest
-  model::UpdateId update;   // that staged it
+  model::Hash128 layout;   // of the sink manifest
+  model::UpdateId update;  // that staged it
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 
@@ -45,10 +45,18 @@ enum class SessionRole : std::uint8_t { kSource = 1, kSink = 2 };
 enum class CommitWay : std::uint8_t { kRemap = 1, kSwap = 2, kCopy = 3, kDirect = 4 };
 enum class UpdateKind : std::uint8_t { kPush = 1, kRollback = 2, kCatchUp = 3 };
 enum class Phase : std::uint8_t {
-  kQueued = 1, kAnnounced = 2, kPlanned = 3, kAccepted = 4, kStaging = 5, kStaged = 6, kCommitting = 7, kCommitted = 8,
-  kAborting = 9, kAborted = 10,
+  kQueued = 1,
+  kAnnounced = 2,
+  kPlanned = 3,
+  kAccepted = 4,
+  kStaging = 5,
+  kStaged = 6,
+  kCommitting = 7,
+  kCommitted = 8,
+  kAborting = 9,
+  kAborted = 10,
 };
-const char* phase_name(Phase phase) noexcept;        // "announced"
+const char* phase_name(Phase phase) noexcept;            // "announced"
 const char* update_kind_name(UpdateKind kind) noexcept;  // "push", "rollback", "catch_up"
 const char* commit_way_name(CommitWay way) noexcept;     // "remap"
 

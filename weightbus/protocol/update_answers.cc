@@ -27,8 +27,8 @@ void UpdateRun::answer(Now now, const Envelope& message) {
     return accept_commit(now, from, message.body);
   }
   if (!accept(now, from, message.body)) {
-    context_.output().observe.push_back(StaleDropped{fmt::format("{} of {} while {}", body_name(message.body), from.value(),
-                                                                 phase_name(phase_))});
+    context_.output().observe.push_back(
+        StaleDropped{fmt::format("{} of {} while {}", body_name(message.body), from.value(), phase_name(phase_))});
   }
 }
 
@@ -87,7 +87,8 @@ bool UpdateRun::accept_sink(Sink& sink, const Body& body) {
 void UpdateRun::send_part(const model::MemberId& member, const NeedPart& need) {
   if (step_ != Step::kPrepare || need.plan_hash != plan_->plan->hash()) return;
   if (need.role == SessionRole::kSource) {
-    if (const auto i = plan_source(member)) context_.send(member, spec_.id, SourcePartMessage{*plan_->source_parts[*i]});
+    if (const auto i = plan_source(member))
+      context_.send(member, spec_.id, SourcePartMessage{*plan_->source_parts[*i]});
   } else if (const auto i = plan_sink(member)) {
     context_.send(member, spec_.id, SinkPartMessage{*plan_->sink_parts[*i]});
   }

@@ -11,7 +11,8 @@ base::Result<std::shared_ptr<const PlanBundle>> make_plan(const MakePlan& reques
   std::vector<plan::PlanSource> sources;
   std::vector<plan::PlanSink> sinks;
   for (const auto& input : request.sources) {
-    if (auto valid = model::validate(*input.source); !valid) return base::fail(valid.error().with(input.member.value()));
+    if (auto valid = model::validate(*input.source); !valid)
+      return base::fail(valid.error().with(input.member.value()));
     sources.push_back({input.member, input.host, input.device_uuid, input.source.get()});
   }
   for (const auto& input : request.sinks) {
@@ -111,13 +112,15 @@ PlanReport UpdateRun::report() const {
   PlanReport report{plan_->plan->hash(), plan_->plan->bytes()};
   std::map<std::string, bool> names;
   for (const auto& part : plan_->sink_parts) {
-    for (const auto& tensor : part->tensors) names[tensor.name] = true;
+    for (const auto& tensor : part->tensors)
+      names[tensor.name] = true;
   }
   report.tensors = names.size();
   for (const auto& id : planned_sinks_) {
     const RunMember* member = context_.member(id);
     if (!member || !member->sink) continue;
-    for (auto bytes : member->sink->region_bytes) report.arena_bytes += 2 * bytes;
+    for (auto bytes : member->sink->region_bytes)
+      report.arena_bytes += 2 * bytes;
   }
   for (const auto& link : plan_->plan->links()) {
     report.links.push_back(PlanLink{sources_[link.source].id, planned_sinks_[link.sink], "", link.bytes, link.buckets});
@@ -148,9 +151,10 @@ std::optional<base::Error> UpdateRun::compare() {
     compared_ += sink.slots.size();
     if (!result->empty()) {
       const auto& first = result->front();
-      return mismatch(fmt::format("{} of {} slots of {} do not hold what the sources sent, the first is {} {}; nothing was "
-                                  "committed", result->size(), sink.slots.size(), sink.id.value(), first.tensor,
-                                  to_string(first.box)));
+      return mismatch(
+          fmt::format("{} of {} slots of {} do not hold what the sources sent, the first is {} {}; nothing was "
+                      "committed",
+                      result->size(), sink.slots.size(), sink.id.value(), first.tensor, to_string(first.box)));
     }
   }
   auto digests = plan_->plan->version_digest(element);
@@ -160,8 +164,9 @@ std::optional<base::Error> UpdateRun::compare() {
   for (const auto& [name, digest] : version_digests_) {
     const auto known = spec_.record->digests.find(name);
     if (known != spec_.record->digests.end() && known->second == digest) continue;
-    return mismatch(fmt::format("the {} is not version {}: tensor {} differs from its recorded digest; nothing was committed",
-                                spec_.source_text, spec_.target.value(), name));
+    return mismatch(
+        fmt::format("the {} is not version {}: tensor {} differs from its recorded digest; nothing was committed",
+                    spec_.source_text, spec_.target.value(), name));
   }
   return std::nullopt;
 }
@@ -171,7 +176,8 @@ void UpdateRun::decide(Now) {
   for (const auto& engine : engines_) {
     if (engine.dropped) continue;
     DecidedEngine decided{model::EngineName{engine.spec.name}, {}};
-    for (auto sink : engine.sinks) decided.ranks.push_back({sinks_[sink].id, *sinks_[sink].tag});
+    for (auto sink : engine.sinks)
+      decided.ranks.push_back({sinks_[sink].id, *sinks_[sink].tag});
     record.engines.push_back(std::move(decided));
   }
   if (spec_.kind == UpdateKind::kPush) {
@@ -190,7 +196,8 @@ void UpdateRun::decide(Now) {
 // ---------------------------------------------------------------- report
 
 UpdateStatus UpdateRun::status(Now now) const {
-  UpdateStatus status{spec_.id, spec_.kind, phase_, spec_.base, spec_.target, started_unix_ms_, spec_.step, spec_.source_text};
+  UpdateStatus status{spec_.id,     spec_.kind,       phase_,     spec_.base,
+                      spec_.target, started_unix_ms_, spec_.step, spec_.source_text};
   status.phases = phases_;
   if (step_ != Step::kEnded) {
     status.phases.push_back({phase_, static_cast<std::uint64_t>((now.mono - phase_began_).count())});

@@ -10,8 +10,10 @@ namespace weightbus::protocol {
 
 UpdateRun::UpdateRun(RunContext& context, UpdateSpec spec, Now now)
     : context_(context), spec_(std::move(spec)), phase_began_(now.mono), started_unix_ms_(now.unix_ms), now_(now.mono) {
-  deadline_ = now.mono + (spec_.deadline > base::Duration::zero() ? spec_.deadline : context_.options().update_deadline);
-  for (const auto& [id, source] : spec_.sources) sources_.push_back(Source{id, source});
+  deadline_ =
+      now.mono + (spec_.deadline > base::Duration::zero() ? spec_.deadline : context_.options().update_deadline);
+  for (const auto& [id, source] : spec_.sources)
+    sources_.push_back(Source{id, source});
   for (const auto& engine : spec_.engines) {
     Engine run{engine};
     for (const auto& rank : engine.ranks) {
@@ -28,7 +30,8 @@ std::unique_ptr<UpdateRun> UpdateRun::recover(RunContext& context, const Decided
   spec.source_text = decided.source;
   for (const auto& engine : decided.engines) {
     RunEngine run{engine.engine.value()};
-    for (const auto& rank : engine.ranks) run.ranks.push_back(rank.rank);
+    for (const auto& rank : engine.ranks)
+      run.ranks.push_back(rank.rank);
     spec.engines.push_back(std::move(run));
   }
   auto run = std::make_unique<UpdateRun>(context, std::move(spec), now);
@@ -64,9 +67,9 @@ void UpdateRun::after_opening(Now now) {
               fmt::format("not every rank holds version {} any more; ask again", spec_.target.value())});
 }
 
-// Which engines need bytes: where every rank has a half that holds the target already, it is exchanged in, or is live. An
-// engine of which one rank needs bytes is staged whole, since only whole tensors have a digest to be compared with the
-// version's.
+// Which engines need bytes: where every rank has a half that holds the target already, it is exchanged in, or is live.
+// An engine of which one rank needs bytes is staged whole, since only whole tensors have a digest to be compared with
+// the version's.
 void UpdateRun::choose_modes() {
   if (spec_.kind == UpdateKind::kPush || !spec_.record) return;
   for (auto& sink : sinks_) {
@@ -85,7 +88,8 @@ void UpdateRun::choose_modes() {
   }
   // The recorded digests are of whole tensors, which only all ranks of an engine cover together.
   for (const auto& engine : engines_) {
-    const bool whole = std::all_of(engine.sinks.begin(), engine.sinks.end(), [&](std::size_t sink) { return sinks_[sink].tag.has_value(); });
+    const bool whole = std::all_of(engine.sinks.begin(), engine.sinks.end(),
+                                   [&](std::size_t sink) { return sinks_[sink].tag.has_value(); });
     if (whole) continue;
     for (auto sink : engine.sinks) {
       sinks_[sink].mode = Mode::kTransfer;
@@ -99,7 +103,10 @@ void UpdateRun::enter(Now now, Step step) {
   waiting_.clear();
   next_resend_ = now.mono + context_.options().resend_interval;
   switch (step) {
-    case Step::kOpenSources: set_phase(now, Phase::kAnnounced); wait_for_sources(); break;
+    case Step::kOpenSources:
+      set_phase(now, Phase::kAnnounced);
+      wait_for_sources();
+      break;
     case Step::kOpenSinks:
       // Also those that hold the target: none is decided on by what an old heartbeat said.
       for (const auto& sink : sinks_) {
@@ -107,8 +114,16 @@ void UpdateRun::enter(Now now, Step step) {
       }
       break;
     case Step::kPlan: set_phase(now, Phase::kPlanned); return make_plan(now);
-    case Step::kPrepare: set_phase(now, Phase::kAccepted); wait_for_sources(); wait_for_sinks(); break;
-    case Step::kStage: set_phase(now, Phase::kStaging); wait_for_sources(); wait_for_sinks(); break;
+    case Step::kPrepare:
+      set_phase(now, Phase::kAccepted);
+      wait_for_sources();
+      wait_for_sinks();
+      break;
+    case Step::kStage:
+      set_phase(now, Phase::kStaging);
+      wait_for_sources();
+      wait_for_sinks();
+      break;
     case Step::kDecide: set_phase(now, Phase::kStaged); return decide(now);
     case Step::kCommit:
       set_phase(now, Phase::kCommitting);
@@ -120,7 +135,8 @@ void UpdateRun::enter(Now now, Step step) {
     case Step::kAbort:
       set_phase(now, Phase::kAborting);
       step_deadline_ = now.mono + context_.options().abort_deadline;
-      for (const auto& source : sources_) waiting_.emplace(source.id, SessionRole::kSource);
+      for (const auto& source : sources_)
+        waiting_.emplace(source.id, SessionRole::kSource);
       for (const auto& sink : sinks_) {
         // One Abort a member: one that has both roles answers for both.
         if (sink.mode == Mode::kTransfer && !find_source(sink.id)) waiting_.emplace(sink.id, SessionRole::kSink);
@@ -129,12 +145,14 @@ void UpdateRun::enter(Now now, Step step) {
       break;
     case Step::kEnded: return;
   }
-  for (const auto& [member, role] : Waiting(waiting_)) request(member, role);
+  for (const auto& [member, role] : Waiting(waiting_))
+    request(member, role);
   if (waiting_.empty()) advance(now);
 }
 
 void UpdateRun::wait_for_sources() {
-  for (const auto& source : sources_) waiting_.emplace(source.id, SessionRole::kSource);
+  for (const auto& source : sources_)
+    waiting_.emplace(source.id, SessionRole::kSource);
 }
 
 void UpdateRun::wait_for_sinks() {
@@ -185,7 +203,8 @@ void UpdateRun::request(const model::MemberId& member, SessionRole role) {
         const std::size_t i = *plan_source(member);
         return context_.send(member, spec_.id, PrepareSource{plan_->plan->hash(), plan_->source_hashes[i], deadline});
       }
-      PrepareSink prepare{plan_->plan->hash(), plan_->sink_hashes[*plan_sink(member)], *find_sink(member)->tag, {}, deadline};
+      PrepareSink prepare{
+          plan_->plan->hash(), plan_->sink_hashes[*plan_sink(member)], *find_sink(member)->tag, {}, deadline};
       for (const auto& s : sources_) {
         const RunMember* peer = context_.member(s.id);
         if (peer) prepare.sources.push_back(SourcePeer{s.id, peer->info.host, peer->info.device_uuid, s.offers});
@@ -197,11 +216,13 @@ void UpdateRun::request(const model::MemberId& member, SessionRole role) {
       return context_.send(member, spec_.id, StageSink{deadline});
     case Step::kCommit: {
       Commit commit{spec_.target, {}, to_ms(context_.options().pause_deadline)};
-      for (auto sink : engines_[find_sink(member)->engine].sinks) commit.ranks.push_back({sinks_[sink].id, *sinks_[sink].tag});
+      for (auto sink : engines_[find_sink(member)->engine].sinks)
+        commit.ranks.push_back({sinks_[sink].id, *sinks_[sink].tag});
       return context_.send(member, spec_.id, std::move(commit));
     }
     case Step::kAbort:
-      return context_.send(member, spec_.id, Abort{error_.value_or(base::Error{base::ErrorCode::kAborted, "a dry run"})});
+      return context_.send(member, spec_.id,
+                           Abort{error_.value_or(base::Error{base::ErrorCode::kAborted, "a dry run"})});
     case Step::kPlan:
     case Step::kDecide:
     case Step::kEnded: return;
@@ -226,7 +247,8 @@ void UpdateRun::drop_engine(Now now, std::size_t index, base::Error error) {
   if (engine.dropped) return;
   engine.dropped = error;
   std::uint32_t left = 0;
-  for (const auto& other : engines_) left += other.dropped ? 0 : 1;
+  for (const auto& other : engines_)
+    left += other.dropped ? 0 : 1;
   const bool all_required = spec_.require == 0 && engine.spec.required;
   if (all_required || left == 0 || left < spec_.require) return abort(now, error.with("engine " + engine.spec.name));
   context_.event(fmt::format("update {}: engine {} left: {}", spec_.id.value(), engine.spec.name, error.message));
@@ -275,7 +297,8 @@ void UpdateRun::tick(Now now) {
   if (step_ == Step::kEnded) return;
   if (can_abort() && now.mono >= deadline_) {
     std::string names;
-    for (const auto& [member, role] : waiting_) names += (names.empty() ? "" : ", ") + member.value();
+    for (const auto& [member, role] : waiting_)
+      names += (names.empty() ? "" : ", ") + member.value();
     return abort(now, {base::ErrorCode::kDeadlineExceeded,
                        fmt::format("the update's deadline is over while {}; waited for: {}", phase_name(phase_),
                                    names.empty() ? "the planner" : names)});
@@ -319,7 +342,9 @@ bool UpdateRun::uses(const model::MemberId& member) const {
   return self->find_source(member) != nullptr || self->find_sink(member) != nullptr;
 }
 
-std::uint32_t UpdateRun::remaining_ms(Now now) const { return to_ms(std::max(deadline_ - now.mono, base::Duration::zero())); }
+std::uint32_t UpdateRun::remaining_ms(Now now) const {
+  return to_ms(std::max(deadline_ - now.mono, base::Duration::zero()));
+}
 
 void UpdateRun::set_phase(Now now, Phase phase) {
   if (phase == phase_) return;
@@ -353,7 +378,8 @@ std::vector<RankTag> UpdateRun::tags(const std::string& engine) const {
   std::vector<RankTag> tags;
   for (const auto& run : engines_) {
     if (run.spec.name != engine) continue;
-    for (auto sink : run.sinks) tags.push_back({sinks_[sink].id, *sinks_[sink].tag});
+    for (auto sink : run.sinks)
+      tags.push_back({sinks_[sink].id, *sinks_[sink].tag});
   }
   return tags;
 }

@@ -1,8 +1,8 @@
 // One update on its way: from announced to committed or aborted (design section 2). Owned by ModelFsm.
 //
-// Each step has a set of members that it waits for. A request is sent on entering the step and repeated until the member
-// answers; the last answer enters the next step. So a lost message costs one resend interval, and nothing hangs: before
-// the decision the update's deadline aborts it, after it the commit deadline quarantines who did not answer.
+// Each step has a set of members that it waits for. A request is sent on entering the step and repeated until the
+// member answers; the last answer enters the next step. So a lost message costs one resend interval, and nothing hangs:
+// before the decision the update's deadline aborts it, after it the commit deadline quarantines who did not answer.
 #pragma once
 
 #include <map>
@@ -21,15 +21,15 @@ namespace weightbus::protocol {
 
 struct CoordinatorOptions {
   base::Duration heartbeat_interval = base::Millis(500);
-  base::Duration member_timeout = base::Millis(5'000);   // silent for longer: lost
+  base::Duration member_timeout = base::Millis(5'000);     // silent for longer: lost
   base::Duration update_deadline = base::Millis(120'000);  // announced to decided
-  base::Duration pause_deadline = base::Millis(10'000);  // for every rank to pause at a step
-  base::Duration commit_deadline = base::Millis(30'000);  // decided to committed; later: quarantined
+  base::Duration pause_deadline = base::Millis(10'000);    // for every rank to pause at a step
+  base::Duration commit_deadline = base::Millis(30'000);   // decided to committed; later: quarantined
   base::Duration abort_deadline = base::Millis(10'000);
   base::Duration resend_interval = base::Millis(200);
-  base::Duration serve_stale{};                          // zero: no bound
+  base::Duration serve_stale{};  // zero: no bound
   std::uint64_t bucket_bytes = plan::kDefaultBucketBytes;
-  std::uint32_t retain_versions = 4;                     // snapshots kept on disk
+  std::uint32_t retain_versions = 4;  // snapshots kept on disk
   // How long the committed version may be without any holder before the fleet goes back to the newest one that has one:
   // its holders may only be restarting.
   base::Duration unavailable_grace = base::Millis(30'000);
@@ -59,7 +59,7 @@ struct UpdateSpec {
 // What a run needs of its model. Everything is borrowed and outlives the run.
 struct RunMember {
   model::Member info;
-  model::Hash128 layout;                             // of the sink manifest, if any
+  model::Hash128 layout;  // of the sink manifest, if any
   std::shared_ptr<const model::SinkManifest> sink;
   std::vector<Half> halves;
   std::uint64_t bytes_done = 0;
@@ -105,7 +105,17 @@ class UpdateRun {
   std::vector<RankTag> tags(const std::string& engine) const;  // that Commit named
 
  private:
-  enum class Step : std::uint8_t { kOpenSources, kOpenSinks, kPlan, kPrepare, kStage, kDecide, kCommit, kAbort, kEnded };
+  enum class Step : std::uint8_t {
+    kOpenSources,
+    kOpenSinks,
+    kPlan,
+    kPrepare,
+    kStage,
+    kDecide,
+    kCommit,
+    kAbort,
+    kEnded
+  };
   enum class Mode : std::uint8_t { kLive, kInstant, kTransfer };
   using Waiting = std::set<std::pair<model::MemberId, SessionRole>>;
 

@@ -49,7 +49,8 @@ protocol::AgentState parse_state(const json& value) {
   state.resumed_attempt = value.at("resumed_attempt").get<std::uint64_t>();
   state.over_update = value.at("over_update").get<std::uint64_t>();
   if (const json& pending = value.at("pending_commit"); !pending.is_null()) {
-    protocol::Commit commit{model::WeightVersion{pending.at("version").get<std::uint64_t>()}, {},
+    protocol::Commit commit{model::WeightVersion{pending.at("version").get<std::uint64_t>()},
+                            {},
                             pending.at("pause_deadline_ms").get<std::uint32_t>()};
     for (const auto& rank : pending.at("ranks")) {
       commit.ranks.push_back({model::MemberId{rank.at("rank").get<std::string>()}, tag_from(rank.at("tag"))});
@@ -72,17 +73,24 @@ std::string state_to_json(const protocol::AgentState& state) {
   json pending;
   if (pending_commit) {
     json ranks = json::array();
-    for (const auto& rank : pending_commit->ranks) ranks.push_back({{"rank", rank.rank.value()}, {"tag", to_json(rank.tag)}});
+    for (const auto& rank : pending_commit->ranks)
+      ranks.push_back({{"rank", rank.rank.value()}, {"tag", to_json(rank.tag)}});
     pending = {{"version", pending_commit->version.value()},
                {"pause_deadline_ms", pending_commit->pause_deadline_ms},
                {"ranks", ranks}};
   }
-  const json value = {{"journal", known_epoch.journal.to_string()}, {"epoch", known_epoch.number},
-                      {"highest_version", highest_version},         {"has_arena", has_arena},
-                      {"live", live},                               {"halves", halves},
-                      {"attempts", attempts},                       {"pending_update", pending_update},
-                      {"torn", torn},                               {"paused_attempt", paused_attempt},
-                      {"resumed_attempt", resumed_attempt},         {"over_update", over_update},
+  const json value = {{"journal", known_epoch.journal.to_string()},
+                      {"epoch", known_epoch.number},
+                      {"highest_version", highest_version},
+                      {"has_arena", has_arena},
+                      {"live", live},
+                      {"halves", halves},
+                      {"attempts", attempts},
+                      {"pending_update", pending_update},
+                      {"torn", torn},
+                      {"paused_attempt", paused_attempt},
+                      {"resumed_attempt", resumed_attempt},
+                      {"over_update", over_update},
                       {"pending_commit", pending}};
   return value.dump(1);
 }
@@ -97,7 +105,8 @@ base::Result<protocol::AgentState> state_from_json(const std::string& text) {
 
 base::Result<AgentFiles> AgentFiles::open(const std::string& directory) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return base::fail(base::ErrorCode::kInvalidArgument, "cannot make the state folder {}: {}", directory, std::strerror(errno));
+    return base::fail(base::ErrorCode::kInvalidArgument, "cannot make the state folder {}: {}", directory,
+                      std::strerror(errno));
   }
   return AgentFiles(directory);
 }
@@ -128,7 +137,12 @@ base::Result<model::SinkManifest> AgentFiles::load_manifest() const {
 }
 
 base::Status AgentFiles::save_manifest(const model::SinkManifest& manifest) {
-  const protocol::Envelope envelope{{}, model::ModelName{""}, std::nullopt, model::MemberId{""}, model::MemberId{""}, 0,
+  const protocol::Envelope envelope{{},
+                                    model::ModelName{""},
+                                    std::nullopt,
+                                    model::MemberId{""},
+                                    model::MemberId{""},
+                                    0,
                                     protocol::SinkOpened{manifest, {}, protocol::CommitWay::kRemap}};
   return write_file(directory_ + "/arena.bin", wire::encode(envelope), Durability::kProcess);
 }

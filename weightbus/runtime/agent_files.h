@@ -9,8 +9,8 @@
 
 namespace weightbus::runtime {
 
-// Files in one folder that belongs to one agent. Written so that they survive the death of the process at any moment; the
-// epoch (which must survive the machine) is synced to disk whenever it changes.
+// Files in one folder that belongs to one agent. Written so that they survive the death of the process at any moment;
+// the epoch (which must survive the machine) is synced to disk whenever it changes.
 class AgentFiles {
  public:
   // Makes the folder if need be (mode 0700).

@@ -31,7 +31,8 @@ protocol::Readiness AgentLoop::readiness() const {
   return readiness_;
 }
 
-// The coordinator's messages come over the connection that we made to it, whose key is pinned; a rank's over the listener.
+// The coordinator's messages come over the connection that we made to it, whose key is pinned; a rank's over the
+// listener.
 bool AgentLoop::trusted(const Incoming& message) const {
   const bool from_coordinator = message.envelope.from == protocol::kCoordinator;
   if (from_coordinator != (message.connection == kCoordinatorConnection)) return false;
@@ -42,7 +43,8 @@ bool AgentLoop::trusted(const Incoming& message) const {
 }
 
 int AgentLoop::run() {
-  if (auto connected = transport_.connect(kCoordinatorConnection, options_.coordinator_endpoint, options_.coordinator_key);
+  if (auto connected =
+          transport_.connect(kCoordinatorConnection, options_.coordinator_endpoint, options_.coordinator_key);
       !connected) {
     observe::log(observe::Level::kError, "agent.connect", {{"error", connected.error().message}});
     return kExitFatal;
@@ -84,13 +86,15 @@ void AgentLoop::carry_out() {
       return;
     }
   }
-  for (const auto& envelope : output.send) link_.send(envelope);
+  for (const auto& envelope : output.send)
+    link_.send(envelope);
   for (auto& action : output.perform) {
     work_.perform(std::move(action), [this](protocol::AgentEvent event) {
       mailbox_.post([this, event = std::move(event)] { machine_.done(present(), event); });
     });
   }
-  for (const auto& observation : output.observe) options_.observe(observation);
+  for (const auto& observation : output.observe)
+    options_.observe(observation);
   if (output.fatal) {
     observe::log(observe::Level::kError, "agent.refused", {{"error", output.fatal->message}});
     exit_code_ = kExitFatal;
@@ -104,7 +108,8 @@ void AgentLoop::connect_peers() {
     if (endpoint == peer.endpoint) continue;
     const std::string connection = "rank:" + peer.id.value();
     if (auto connected = transport_.connect(connection, peer.endpoint, peer.public_key); !connected) {
-      observe::log(observe::Level::kError, "agent.connect", {{"rank", peer.id.value()}, {"error", connected.error().message}});
+      observe::log(observe::Level::kError, "agent.connect",
+                   {{"rank", peer.id.value()}, {"error", connected.error().message}});
       continue;
     }
     endpoint = peer.endpoint;

@@ -30,7 +30,8 @@ class AgentMachine {
   virtual std::vector<model::Member> peers() const = 0;  // to be connected to
 };
 
-// Carries actions out beside the loop. `post` may be called from any thread, once for each action that has a Done event.
+// Carries actions out beside the loop. `post` may be called from any thread, once for each action that has a Done
+// event.
 class AgentWork {
  public:
   virtual ~AgentWork() = default;
@@ -48,7 +49,7 @@ struct AgentLoopOptions {
   std::function<void(const protocol::Observation&)> observe;
 };
 
-inline constexpr int kExitFatal = 64;      // another start would end alike (KeeperOptions::no_restart_exit_code)
+inline constexpr int kExitFatal = 64;       // another start would end alike (KeeperOptions::no_restart_exit_code)
 inline constexpr int kExitCannotSave = 70;  // the state folder cannot be written
 
 class AgentLoop {

@@ -30,7 +30,8 @@ base::Status fill_constants(const model::SinkManifest& manifest, const std::vect
 
 void Arena::remove(device::Device& device, const std::string& prefix, const model::SinkManifest& manifest) {
   for (std::uint32_t half = 0; half < 2; ++half) {
-    for (std::size_t i = 0; i < manifest.region_bytes.size(); ++i) device.remove(region_name(prefix, half, i));
+    for (std::size_t i = 0; i < manifest.region_bytes.size(); ++i)
+      device.remove(region_name(prefix, half, i));
   }
 }
 
@@ -70,7 +71,8 @@ base::Result<std::shared_ptr<Arena>> Arena::open(device::Device& device, const s
 
 std::vector<std::byte*> Arena::half(std::uint32_t index) const {
   std::vector<std::byte*> regions;
-  for (const auto& memory : halves_[index]) regions.push_back(memory->data());
+  for (const auto& memory : halves_[index])
+    regions.push_back(memory->data());
   return regions;
 }
 
@@ -81,20 +83,23 @@ std::vector<const std::byte*> Arena::half_const(std::uint32_t index) const {
 
 std::vector<device::Memory*> Arena::regions(std::uint32_t index) const {
   std::vector<device::Memory*> regions;
-  for (const auto& memory : halves_[index]) regions.push_back(memory.get());
+  for (const auto& memory : halves_[index])
+    regions.push_back(memory.get());
   return regions;
 }
 
 std::uint64_t Arena::bytes() const {
   std::uint64_t sum = 0;
-  for (const auto& memory : halves_[0]) sum += memory->bytes();
+  for (const auto& memory : halves_[0])
+    sum += memory->bytes();
   return sum;
 }
 
 wire::ArenaInfo Arena::info() const {
   wire::ArenaInfo info;
   for (std::uint32_t half = 0; half < 2; ++half) {
-    for (const auto& memory : halves_[half]) info.halves[half].push_back(memory->region());
+    for (const auto& memory : halves_[half])
+      info.halves[half].push_back(memory->region());
   }
   for (const auto& slot : manifest_.slots) {
     const auto& tensor = manifest_.tensors[slot.tensor];

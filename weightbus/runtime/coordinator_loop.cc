@@ -33,12 +33,11 @@ base::Result<protocol::CoordinatorState> replay(store::StateStore& store) {
   return state;
 }
 
-CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options, transport::Transport& transport, store::StateStore& store)
-    : options_(std::move(options)),
-      transport_(transport),
-      store_(store),
-      link_(transport),
-      mailbox_([&transport] { transport.wake(); }) {}
+CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options, transport::Transport& transport,
+                                 store::StateStore& store)
+    : options_(std::move(options)), transport_(transport), store_(store), link_(transport), mailbox_([&transport] {
+        transport.wake();
+      }) {}
 
 CoordinatorLoop::~CoordinatorLoop() = default;
 
@@ -65,7 +64,8 @@ bool CoordinatorLoop::begin() {
     exit_code_ = state.error().code == base::ErrorCode::kUnsupported ? kExitNewerJournal : kExitJournal;
     return false;
   }
-  observe::log(observe::Level::kInfo, "coordinator.epoch", {{"journal", epoch->journal.to_string()}, {"epoch", epoch->number}});
+  observe::log(observe::Level::kInfo, "coordinator.epoch",
+               {{"journal", epoch->journal.to_string()}, {"epoch", epoch->number}});
   fsm_ = std::make_unique<protocol::CoordinatorFsm>(options_.protocol, *epoch, std::move(*state));
   planner_ = std::make_unique<WorkerPool>(1, 64, [this](Task task) { mailbox_.post(std::move(task)); });
   next_renew_ = now() + options_.lease / 3;
@@ -83,7 +83,8 @@ int CoordinatorLoop::run() {
       if (const auto refused = admit(*message)) {
         options_.dropped("impostor");
         observe::log(observe::Level::kWarn, "coordinator.refused",
-                     {{"from", message->envelope.from.value()}, {"message", protocol::body_name(message->envelope.body)},
+                     {{"from", message->envelope.from.value()},
+                      {"message", protocol::body_name(message->envelope.body)},
                       {"error", refused->message}});
       } else {
         fsm_->step(present(), message->envelope);
@@ -104,12 +105,13 @@ int CoordinatorLoop::run() {
   return exit_code_.value_or(0);
 }
 
-// Who may say what: a key speaks for its own member and role; without keys (loopback only), the first name on a connection
-// keeps it, and only Hello or a new connection's first word leads replies elsewhere.
+// Who may say what: a key speaks for its own member and role; without keys (loopback only), the first name on a
+// connection keeps it, and only Hello or a new connection's first word leads replies elsewhere.
 std::optional<base::Error> CoordinatorLoop::admit(const Incoming& message) {
   const auto& envelope = message.envelope;
   const auto denied = [](std::string why) { return base::Error{base::ErrorCode::kPermissionDenied, std::move(why)}; };
-  if (envelope.from == protocol::kCoordinator || envelope.from.value().empty()) return denied("it speaks for the coordinator");
+  if (envelope.from == protocol::kCoordinator || envelope.from.value().empty())
+    return denied("it speaks for the coordinator");
   const auto* hello = std::get_if<protocol::Hello>(&envelope.body);
   const bool admin = envelope.request != 0;
   if (message.identity) {
@@ -122,7 +124,8 @@ std::optional<base::Error> CoordinatorLoop::admit(const Incoming& message) {
   }
   if (senders_.size() >= kSendersMax) senders_.clear();
   const auto [sender, is_new] = senders_.try_emplace(message.connection, envelope.from);
-  if (sender->second != envelope.from) return denied(fmt::format("the connection belongs to {}", sender->second.value()));
+  if (sender->second != envelope.from)
+    return denied(fmt::format("the connection belongs to {}", sender->second.value()));
   const std::string* route = link_.connection_of(envelope.from);
   if (!route || hello || admin || message.identity) {
     link_.route(envelope.from, message.connection);
@@ -136,18 +139,23 @@ void CoordinatorLoop::carry_out() {
   // Persisting can lead to more output; each round takes one step of one update, so there are few.
   for (int round = 0; round < 16 && !exit_code_; ++round) {
     protocol::CoordinatorOutput output = fsm_->take_output();
-    const bool nothing = output.persist.empty() && output.send.empty() && output.perform.empty() && output.observe.empty();
+    const bool nothing =
+        output.persist.empty() && output.send.empty() && output.perform.empty() && output.observe.empty();
     if (nothing) return;
     if (!output.persist.empty() && !persist(output.persist)) return;
-    for (const auto& envelope : output.send) link_.send(envelope);
-    for (auto& action : output.perform) perform(std::move(action));
-    for (const auto& observation : output.observe) options_.observe(observation);
+    for (const auto& envelope : output.send)
+      link_.send(envelope);
+    for (auto& action : output.perform)
+      perform(std::move(action));
+    for (const auto& observation : output.observe)
+      options_.observe(observation);
   }
 }
 
 bool CoordinatorLoop::persist(const std::vector<protocol::JournalRecord>& records) {
   std::vector<std::string> payloads;
-  for (const auto& record : records) payloads.push_back(wire::encode_record(record));
+  for (const auto& record : records)
+    payloads.push_back(wire::encode_record(record));
   const base::Instant began = now();
   const auto status = store_.append(payloads);
   options_.appended(now() - began);

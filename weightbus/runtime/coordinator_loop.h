@@ -28,8 +28,8 @@ struct CoordinatorLoopOptions {
   std::function<void(const std::string& reason)> dropped;                 // a frame that was refused
 };
 
-inline constexpr int kExitFenced = 64;       // another coordinator has the journal
-inline constexpr int kExitJournal = 74;      // an append whose outcome is unknown, or a journal that cannot be read
+inline constexpr int kExitFenced = 64;        // another coordinator has the journal
+inline constexpr int kExitJournal = 74;       // an append whose outcome is unknown, or a journal that cannot be read
 inline constexpr int kExitNewerJournal = 64;  // written by a newer version: another start would end alike
 
 // Reads a whole journal. kUnsupported: a newer version wrote it.
@@ -43,7 +43,7 @@ class CoordinatorLoop {
 
   // Acquires the journal, replays it and runs until stop(). Returns the process's exit code.
   int run();
-  void stop();                                     // from any thread
+  void stop();                                        // from any thread
   std::vector<protocol::ModelStatus> status() const;  // from any thread: as last reported
   bool serving() const { return serving_; }
   const ControlLink::Counters& counters() const { return link_.counters(); }

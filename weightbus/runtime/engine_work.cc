@@ -27,7 +27,8 @@ EngineWork::EngineWork(EngineWorkOptions options, std::shared_ptr<device::Device
       metrics_(metrics),
       arena_(std::move(arena)),
       snapshots_(std::move(snapshots)),
-      source_([this](model::UpdateId, const protocol::SourceSpec& spec, device::Control& control) { return open_source(spec, control); },
+      source_([this](model::UpdateId, const protocol::SourceSpec& spec,
+                     device::Control& control) { return open_source(spec, control); },
               device_, channels, options_.threads),
       sink_(options_.self, channels, options_.threads),
       pools_(new Pools{{1, kJobsMax, run_now}, {1, kJobsMax, run_now}, {1, kJobsMax, run_now}}) {}
@@ -55,49 +56,93 @@ void EngineWork::submit(WorkerPool& pool, std::function<protocol::AgentEvent()> 
 void EngineWork::perform(protocol::AgentAction action, Post post) {
   using namespace protocol;  // NOLINT: the names of the actions
   live_ = machine_->state().live;
-  std::visit(Overloaded{
-                 [&](DoOpenSource a) { submit(pools_->bulk, [this, a] { return source_.perform(a); }, post); },
-                 [&](DoServe a) { submit(pools_->bulk, [this, a] { return source_.perform(a); }, post); },
-                 [&](DoDigestSource a) { submit(pools_->bulk, [this, a] { return source_.perform(a); }, post); },
-                 [&](DoReleaseSource a) {
-                   source_.cancel(a.update);
-                   submit(pools_->bulk, [this, a] { return source_.perform(a); }, post);
-                 },
-                 [&](DoOpenSink a) { submit(pools_->bulk, [this, a] { return SinkOpenDone{open_sink(a)}; }, post); },
-                 [&](DoJoin a) { submit(pools_->bulk, [this, a] { return sink_.perform(a); }, post); },
-                 [&](DoPull a) { submit(pools_->bulk, [this, a] { return sink_.perform(a, *arena()); }, post); },
-                 [&](DoCancel a) { sink_.cancel(a); },
-                 [&](DoLeave a) {
-                   const auto queued = pools_->bulk.submit([this, a]() -> Task {
-                     sink_.perform(a);
-                     return {};
-                   });
-                   WB_ASSERT(queued.has_value(), "the state machines ask for a bounded number of things at once");
-                 },
-                 [&](DoPause a) { submit(pools_->rank, [this, a] { return PauseDone{a.attempt, pause(a)}; }, post); },
-                 [&](DoExchange a) { submit(pools_->rank, [this, a] { return ExchangeDone{a.attempt, exchange(a)}; }, post); },
-                 [&](DoResume a) {
-                   submit(pools_->rank, [this, a] {
-                     attach_.resume();
-                     return ResumeDone{a.attempt};
-                   }, post);
-                 },
-                 [&](DoRetain a) { submit(pools_->aside, [this, a] { return retain(a); }, post); },
-                 [&](DoDigestLive a) {
-                   submit(pools_->aside, [this, a] {
-                     const auto held = arena();
-                     return DigestLiveDone{digest_live(held->manifest(), held->half_const(a.half), options_.threads)};
-                   }, post);
-                 },
-             },
-             std::move(action));
+  std::visit(
+      Overloaded{
+          [&](DoOpenSource a) {
+            submit(
+                pools_->bulk, [this, a] { return source_.perform(a); }, post);
+          },
+          [&](DoServe a) {
+            submit(
+                pools_->bulk, [this, a] { return source_.perform(a); }, post);
+          },
+          [&](DoDigestSource a) {
+            submit(
+                pools_->bulk, [this, a] { return source_.perform(a); }, post);
+          },
+          [&](DoReleaseSource a) {
+            source_.cancel(a.update);
+            submit(
+                pools_->bulk, [this, a] { return source_.perform(a); }, post);
+          },
+          [&](DoOpenSink a) {
+            submit(
+                pools_->bulk, [this, a] { return SinkOpenDone{open_sink(a)}; }, post);
+          },
+          [&](DoJoin a) {
+            submit(
+                pools_->bulk, [this, a] { return sink_.perform(a); }, post);
+          },
+          [&](DoPull a) {
+            submit(
+                pools_->bulk, [this, a] { return sink_.perform(a, *arena()); }, post);
+          },
+          [&](DoCancel a) { sink_.cancel(a); },
+          [&](DoLeave a) {
+            const auto queued = pools_->bulk.submit([this, a]() -> Task {
+              sink_.perform(a);
+              return {};
+            });
+            WB_ASSERT(queued.has_value(), "the state machines ask for a bounded number of things at once");
+          },
+          [&](DoPause a) {
+            submit(
+                pools_->rank,
+                [this, a] {
+                  return PauseDone{a.attempt, pause(a)};
+                },
+                post);
+          },
+          [&](DoExchange a) {
+            submit(
+                pools_->rank,
+                [this, a] {
+                  return ExchangeDone{a.attempt, exchange(a)};
+                },
+                post);
+          },
+          [&](DoResume a) {
+            submit(
+                pools_->rank,
+                [this, a] {
+                  attach_.resume();
+                  return ResumeDone{a.attempt};
+                },
+                post);
+          },
+          [&](DoRetain a) {
+            submit(
+                pools_->aside, [this, a] { return retain(a); }, post);
+          },
+          [&](DoDigestLive a) {
+            submit(
+                pools_->aside,
+                [this, a] {
+                  const auto held = arena();
+                  return DigestLiveDone{digest_live(held->manifest(), held->half_const(a.half), options_.threads)};
+                },
+                post);
+          },
+      },
+      std::move(action));
 }
 
 // ---------------------------------------------------------------- arena
 
 base::Result<model::SinkManifest> EngineWork::open_sink(const protocol::DoOpenSink& action) {
-  WB_ASSIGN(auto manifest, model::make_sink_manifest(options_.layout, action.tensors, action.aliases,
-                                                     model::TpRank{options_.self.rank}, options_.self.world, options_.numbers));
+  WB_ASSIGN(auto manifest,
+            model::make_sink_manifest(options_.layout, action.tensors, action.aliases,
+                                      model::TpRank{options_.self.rank}, options_.self.world, options_.numbers));
   WB_TRY(model::validate(manifest));
   WB_ASSIGN(auto made, Arena::create(*device_, options_.shm_prefix, manifest));
   WB_TRY(files_.save_manifest(manifest));
@@ -116,7 +161,9 @@ base::Status EngineWork::pause(const protocol::DoPause& action) {
 base::Status EngineWork::exchange(const protocol::DoExchange& action) {
   WB_ASSIGN(const auto report, attach_.exchange(action.live, action.tag, kExchangeDeadline));
   observe::log(observe::Level::kInfo, "arena.exchanged",
-               {{"version", action.tag.version.value()}, {"half", action.live}, {"readers", report.readers},
+               {{"version", action.tag.version.value()},
+                {"half", action.live},
+                {"readers", report.readers},
                 {"slowest_ms", static_cast<double>(report.slowest_ns) / 1e6}});
   return {};
 }
@@ -124,7 +171,8 @@ base::Status EngineWork::exchange(const protocol::DoExchange& action) {
 // ---------------------------------------------------------------- source
 
 base::Result<SourceMemory> EngineWork::open_source(const protocol::SourceSpec& spec, device::Control& control) {
-  if (const auto* snapshot = std::get_if<protocol::SnapshotSource>(&spec)) return open_snapshot(snapshot->version, control);
+  if (const auto* snapshot = std::get_if<protocol::SnapshotSource>(&spec))
+    return open_snapshot(snapshot->version, control);
   if (!std::holds_alternative<protocol::LiveSource>(spec)) {
     return base::fail(base::ErrorCode::kUnsupported, "an engine agent has neither a checkpoint nor a trainer");
   }
@@ -134,14 +182,16 @@ base::Result<SourceMemory> EngineWork::open_source(const protocol::SourceSpec& s
 }
 
 base::Result<SourceMemory> EngineWork::open_snapshot(model::WeightVersion version, device::Control& control) {
-  if (!snapshots_) return base::fail(base::ErrorCode::kNotFound, "no snapshots are kept here (snapshot_dir is not set)");
+  if (!snapshots_)
+    return base::fail(base::ErrorCode::kNotFound, "no snapshots are kept here (snapshot_dir is not set)");
   const std::lock_guard lock(snapshots_mutex_);
   WB_ASSIGN(const model::SinkManifest* manifest, snapshots_->manifest(version));
   auto owned = std::make_shared<OwnedRegions>(device_);
   SourceMemory source{model::as_source(*manifest), {}, owned};
   std::vector<std::byte*> regions;
   for (std::size_t i = 0; i < manifest->region_bytes.size(); ++i) {
-    WB_ASSIGN(device::Memory* region, owned->add(fmt::format("{}snapshot.r{}", options_.shm_prefix, i), manifest->region_bytes[i]));
+    WB_ASSIGN(device::Memory * region,
+              owned->add(fmt::format("{}snapshot.r{}", options_.shm_prefix, i), manifest->region_bytes[i]));
     regions.push_back(region->data());
     source.regions.push_back(region);
   }
@@ -155,7 +205,8 @@ protocol::RetainDone EngineWork::retain(const protocol::DoRetain& action) {
   const std::lock_guard lock(snapshots_mutex_);
   if (action.capture) {
     const auto held = arena();
-    auto captured = snapshots_->capture(*action.capture, held->manifest(), held->half_const(action.half), capture_control_);
+    auto captured =
+        snapshots_->capture(*action.capture, held->manifest(), held->half_const(action.half), capture_control_);
     if (!captured) done.error = captured.error();
   }
   if (auto retired = snapshots_->retire(action.keep); !retired && !done.error) done.error = retired.error();

@@ -30,30 +30,43 @@ void record_update(const protocol::UpdateFinished& finished, observe::Metrics& m
   const auto& status = finished.status;
   const std::string& model = finished.model.value();
   const bool committed = status.phase == protocol::Phase::kCommitted;
-  metrics.counter(catalogue::kUpdates, {{"model", model}, {"kind", update_kind_name(status.kind)},
-                                        {"result", committed ? "committed" : "aborted"}}).increment();
+  metrics
+      .counter(
+          catalogue::kUpdates,
+          {{"model", model}, {"kind", update_kind_name(status.kind)}, {"result", committed ? "committed" : "aborted"}})
+      .increment();
   for (const auto& phase : status.phases) {
     metrics.histogram(catalogue::kUpdatePhase, {{"model", model}, {"phase", phase_name(phase.phase)}})
         .observe(seconds(phase.duration_ns));
   }
-  metrics.counter(catalogue::kDigestsCompared, {{"model", model}}).increment(static_cast<double>(status.digests_compared));
+  metrics.counter(catalogue::kDigestsCompared, {{"model", model}})
+      .increment(static_cast<double>(status.digests_compared));
   for (const auto& engine : status.engines) {
-    if (engine.committed) metrics.histogram(catalogue::kEnginePause, {{"model", model}}).observe(seconds(engine.pause_ns));
+    if (engine.committed)
+      metrics.histogram(catalogue::kEnginePause, {{"model", model}}).observe(seconds(engine.pause_ns));
   }
   if (status.error) {
-    metrics.counter(catalogue::kAborts, {{"model", model}, {"reason", base::error_code_name(status.error->code)}}).increment();
+    metrics.counter(catalogue::kAborts, {{"model", model}, {"reason", base::error_code_name(status.error->code)}})
+        .increment();
   }
   observe::log(committed ? observe::Level::kInfo : observe::Level::kWarn, "update.ended",
-               {{"model", model}, {"update", status.update.value()}, {"kind", update_kind_name(status.kind)},
-                {"target", status.target.value()}, {"phase", phase_name(status.phase)}, {"bytes", status.bytes_total},
-                {"digests", status.digests_compared}, {"error", status.error ? status.error->message : ""}});
+               {{"model", model},
+                {"update", status.update.value()},
+                {"kind", update_kind_name(status.kind)},
+                {"target", status.target.value()},
+                {"phase", phase_name(status.phase)},
+                {"bytes", status.bytes_total},
+                {"digests", status.digests_compared},
+                {"error", status.error ? status.error->message : ""}});
 }
 
 }  // namespace
 
 void record(const protocol::Observation& observation, observe::Metrics& metrics) {
   std::visit(protocol::Overloaded{
-                 [&](const protocol::Note& note) { observe::log(level_of(note.level), "note", {{"text", note.text}}); },
+                 [&](const protocol::Note& note) {
+                   observe::log(level_of(note.level), "note", {{"text", note.text}});
+                 },
                  [&](const protocol::UpdateFinished& finished) { record_update(finished, metrics); },
                  [&](const protocol::DigestMismatch& mismatch) {
                    metrics.counter(catalogue::kDigestMismatches, {{"model", mismatch.model.value()}}).increment();
@@ -70,7 +83,8 @@ void record(const protocol::Observation& observation, observe::Metrics& metrics)
              observation);
 }
 
-void record(const ControlLink::Counters& counters, const transport::Transport::Drops& drops, observe::Metrics& metrics) {
+void record(const ControlLink::Counters& counters, const transport::Transport::Drops& drops,
+            observe::Metrics& metrics) {
   const auto raise = [&](std::string_view reason, std::uint64_t total) {
     metrics.counter(catalogue::kFramesDropped, {{"reason", reason}}).raise_to(static_cast<double>(total));
   };
@@ -103,7 +117,8 @@ void record(const std::vector<protocol::ModelStatus>& fleet, observe::Metrics& m
         .set(live.empty() ? 0 : static_cast<double>(*live.rbegin() - *live.begin()));
     for (const auto& [engine, state] : engines) {
       for (const char* each : {"serving", "updating", "quarantined", "lost"}) {
-        metrics.gauge(catalogue::kEngineState, {{"model", model}, {"engine", engine}, {"state", each}}).set(state == each ? 1 : 0);
+        metrics.gauge(catalogue::kEngineState, {{"model", model}, {"engine", engine}, {"state", each}})
+            .set(state == each ? 1 : 0);
       }
     }
   }

@@ -21,26 +21,52 @@ namespace weightbus::runtime {
 
 std::vector<Setting> common_settings() {
   return {
-      {"log_level", SettingType::kText, "info", "How much is logged to stderr.", "", "", 0, UINT64_MAX, {"debug", "info", "warn", "error"}},
+      {"log_level",
+       SettingType::kText,
+       "info",
+       "How much is logged to stderr.",
+       "",
+       "",
+       0,
+       UINT64_MAX,
+       {"debug", "info", "warn", "error"}},
       {"log_json", SettingType::kFlag, "false", "Log one JSON object a line, for log collectors."},
-      {"http", SettingType::kHostPort, "127.0.0.1:0", "Where /metrics, /livez and /readyz are served. Port 0 takes a free one, which is logged. Read-only, without a password: bind other addresses only where the network may see them."},
-      {"keys_file", SettingType::kPath, "", "This process's CURVE keys (`weightbus keys new`). Needed for every socket off loopback; empty for plain sockets on loopback."},
-      {"allow_file", SettingType::kPath, "", "Who may connect to this process: lines of public key, role and member (`weightbus keys allow`). Read again when it changes. Needed with keys_file by every process that listens."},
+      {"http", SettingType::kHostPort, "127.0.0.1:0",
+       "Where /metrics, /livez and /readyz are served. Port 0 takes a free one, which is logged. Read-only, without a "
+       "password: bind other addresses only where the network may see them."},
+      {"keys_file", SettingType::kPath, "",
+       "This process's CURVE keys (`weightbus keys new`). Needed for every socket off loopback; empty for plain "
+       "sockets on loopback."},
+      {"allow_file", SettingType::kPath, "",
+       "Who may connect to this process: lines of public key, role and member (`weightbus keys allow`). Read again "
+       "when it changes. Needed with keys_file by every process that listens."},
   };
 }
 
 std::vector<Setting> agent_settings() {
   return {
       {"coordinator", SettingType::kEndpoint, "tcp://127.0.0.1:7070", "Where the coordinator listens."},
-      {"coordinator_key", SettingType::kText, "", "The coordinator's public key (Z85); it is refused under any other. Needed with keys_file."},
+      {"coordinator_key", SettingType::kText, "",
+       "The coordinator's public key (Z85); it is refused under any other. Needed with keys_file."},
       {"model", SettingType::kText, "default", "The model that this agent belongs to; one coordinator serves several."},
       {"member", SettingType::kText, "", "This agent's name, unique in its model. Empty: made from its rank."},
-      {"host", SettingType::kText, "", "Agents of equal host share memory. Empty: found out; set it only to keep agents of one machine from using shared memory."},
-      {"state_dir", SettingType::kPath, std::nullopt, "What this agent must remember over restarts. One folder for each agent, on a local disk.", "", "/var/lib/weightbus/agent"},
-      {"bulk_listen", SettingType::kHostPort, "127.0.0.1:0", "Where the tcp channel listens for engine agents of other hosts. What it carries is authenticated and not encrypted."},
-      {"bulk_advertise", SettingType::kText, "", "The host name or address that others connect to for bulk data. Empty: that of bulk_listen, or this host's name."},
-      {"channels", SettingType::kTextList, "shm,tcp", "Ways for bulk bytes that may be used. Leave one out to forbid it."},
-      {"threads", SettingType::kCount, "2", "Threads that copy and digest. More helps only where one core does not fill the memory bus.", "threads", "", 1, 256},
+      {"host", SettingType::kText, "",
+       "Agents of equal host share memory. Empty: found out; set it only to keep agents of one machine from using "
+       "shared memory."},
+      {"state_dir", SettingType::kPath, std::nullopt,
+       "What this agent must remember over restarts. One folder for each agent, on a local disk.", "",
+       "/var/lib/weightbus/agent"},
+      {"bulk_listen", SettingType::kHostPort, "127.0.0.1:0",
+       "Where the tcp channel listens for engine agents of other hosts. What it carries is authenticated and not "
+       "encrypted."},
+      {"bulk_advertise", SettingType::kText, "",
+       "The host name or address that others connect to for bulk data. Empty: that of bulk_listen, or this host's "
+       "name."},
+      {"channels", SettingType::kTextList, "shm,tcp",
+       "Ways for bulk bytes that may be used. Leave one out to forbid it."},
+      {"threads", SettingType::kCount, "2",
+       "Threads that copy and digest. More helps only where one core does not fill the memory bus.", "threads", "", 1,
+       256},
   };
 }
 
@@ -52,7 +78,8 @@ int run_service(const ProgramInfo& program, int argc, char** argv,
     std::fputs(launch.text.c_str(), *launch.exit_code == 0 ? stdout : stderr);
     return *launch.exit_code;
   }
-  for (const auto& warning : launch.warnings) std::fprintf(stderr, "%s: %s\n", program.name.c_str(), warning.c_str());
+  for (const auto& warning : launch.warnings)
+    std::fprintf(stderr, "%s: %s\n", program.name.c_str(), warning.c_str());
   if (launch.worker) {
     ignore_sigpipe();
     if (sodium_init() < 0) {
@@ -72,8 +99,8 @@ int run_service(const ProgramInfo& program, int argc, char** argv,
 base::Status start_logs(const ProgramInfo& program, const Settings& settings, const std::string& member) {
   WB_ASSIGN(const auto level, observe::parse_level(settings.text("log_level")));
   observe::configure_logs({level, settings.flag("log_json"), {{"member", member}}, nullptr});
-  observe::log(observe::Level::kInfo, "service.start", {{"program", program.name}, {"version", program.version},
-                                                        {"settings", settings.effective()}});
+  observe::log(observe::Level::kInfo, "service.start",
+               {{"program", program.name}, {"version", program.version}, {"settings", settings.effective()}});
   return {};
 }
 
@@ -107,7 +134,8 @@ void AllowListWatch::poll() {
   if (first) return;  // read when the transport was made
   auto list = transport::AllowList::load(path_);
   if (!list) {
-    observe::log(observe::Level::kError, "keys.allow_file", {{"error", list.error().message}, {"effect", "the list before stays in force"}});
+    observe::log(observe::Level::kError, "keys.allow_file",
+                 {{"error", list.error().message}, {"effect", "the list before stays in force"}});
     return;
   }
   observe::log(observe::Level::kInfo, "keys.allow_file", {{"keys", list->size()}});
@@ -121,7 +149,8 @@ base::Result<std::unique_ptr<observe::HttpServer>> start_http(const Settings& se
   observe::HttpOptions options;
   options.host = address.host.empty() ? "::" : address.host;
   options.port = address.port;
-  WB_ASSIGN(auto server, observe::HttpServer::start(options, observe::standard_routes(metrics, std::move(live), std::move(ready))));
+  WB_ASSIGN(auto server,
+            observe::HttpServer::start(options, observe::standard_routes(metrics, std::move(live), std::move(ready))));
   observe::log(observe::Level::kInfo, "http.listening", {{"url", server->url()}});
   return server;
 }
@@ -137,7 +166,8 @@ std::string default_host_id() {
 
 std::string member_shm_prefix(const std::string& model, const std::string& member) {
   std::string name = fmt::format("{}.{}", model, member);
-  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/'; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '/'; }, '_');
   return "weightbus." + name + ".";
 }
 
@@ -155,10 +185,12 @@ base::Result<Channels> make_channels(const Settings& settings, const std::shared
       options.advertise = settings.text("bulk_advertise");
       channels.emplace_back(channel::make_tcp_channel(options));
     } else {
-      return base::fail(base::ErrorCode::kInvalidArgument, "channels: there is no channel {}; known are shm and tcp", name);
+      return base::fail(base::ErrorCode::kInvalidArgument, "channels: there is no channel {}; known are shm and tcp",
+                        name);
     }
     const auto viable = channels.back()->viability();
-    if (!viable.usable) observe::log(observe::Level::kWarn, "channel.unusable", {{"channel", name}, {"reason", viable.reason}});
+    if (!viable.usable)
+      observe::log(observe::Level::kWarn, "channel.unusable", {{"channel", name}, {"reason", viable.reason}});
   }
   return channels;
 }

@@ -19,8 +19,8 @@ std::vector<Setting> common_settings();
 // bulk_advertise, channels, threads.
 std::vector<Setting> agent_settings();
 
-// Runs a service's main(): reads the settings, becomes the keeper, or calls `work` as the worker. `shm_prefix` gives what
-// the keeper is to remove in the end (empty: nothing).
+// Runs a service's main(): reads the settings, becomes the keeper, or calls `work` as the worker. `shm_prefix` gives
+// what the keeper is to remove in the end (empty: nothing).
 int run_service(const ProgramInfo& program, int argc, char** argv,
                 const std::function<std::string(const Settings&)>& shm_prefix,
                 const std::function<int(const Settings&)>& work);

@@ -62,17 +62,22 @@ base::Result<std::vector<std::string>> SinkWork::join(const protocol::DoJoin& ac
   return names;
 }
 
-base::Result<SinkWork::Source> SinkWork::join_source(const protocol::SourcePeer& peer, std::uint32_t deadline_ms) const {
+base::Result<SinkWork::Source> SinkWork::join_source(const protocol::SourcePeer& peer,
+                                                     std::uint32_t deadline_ms) const {
   std::vector<std::string> offered;
-  for (const auto& offer : peer.offers) offered.push_back(offer.channel);
+  for (const auto& offer : peer.offers)
+    offered.push_back(offer.channel);
   std::vector<channel::SinkChannel> here;
-  for (const auto& own : channels_) here.push_back({std::string(own->name()), own->viability().usable, own->viability().reason});
+  for (const auto& own : channels_)
+    here.push_back({std::string(own->name()), own->viability().usable, own->viability().reason});
   WB_ASSIGN(const std::string name, channel::select_channel({peer.member, peer.host, peer.device_uuid},
                                                             {self_.id, self_.host, self_.device_uuid}, offered, here));
-  const auto offer = std::find_if(peer.offers.begin(), peer.offers.end(), [&](const auto& o) { return o.channel == name; });
+  const auto offer =
+      std::find_if(peer.offers.begin(), peer.offers.end(), [&](const auto& o) { return o.channel == name; });
   const auto own = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) { return c->name() == name; });
   WB_ASSIGN(const SplitOffer split, split_offer(offer->descriptor));
-  WB_ASSIGN(auto session, (*own)->join({peer.member, self_.id, {name, split.descriptor}, split.token, base::Millis(deadline_ms)}));
+  WB_ASSIGN(auto session,
+            (*own)->join({peer.member, self_.id, {name, split.descriptor}, split.token, base::Millis(deadline_ms)}));
   return Source{peer.member, name, std::move(session)};
 }
 
@@ -89,8 +94,8 @@ base::Result<protocol::PullResult> SinkWork::pull(const protocol::DoPull& action
   const base::Instant pulled = now();
   protocol::PullResult result;
   result.slots = digest_slots(arena.manifest(), *action.part, arena.half_const(action.half), threads_);
-  result.times = {static_cast<std::uint64_t>((pulled - began).count()), static_cast<std::uint64_t>((now() - pulled).count()),
-                  action.part->bytes};
+  result.times = {static_cast<std::uint64_t>((pulled - began).count()),
+                  static_cast<std::uint64_t>((now() - pulled).count()), action.part->bytes};
   const std::lock_guard lock(mutex_);
   if (control_->cancelled) return base::fail(base::ErrorCode::kAborted, "cancelled");
   return result;
@@ -111,7 +116,8 @@ base::Status SinkWork::pull_all(const plan::SinkPart& part, std::span<std::byte*
     const auto first = std::find_if(part.buckets.begin(), part.buckets.end(), mine);
     const auto last = std::find_if_not(first, part.buckets.end(), mine);
     std::uint64_t bytes = 0;
-    for (auto it = first; it != last; ++it) bytes += it->bytes;
+    for (auto it = first; it != last; ++it)
+      bytes += it->bytes;
     auto status = source.session->pull({first, last}, part.tensors, to, deadline, *control);
     const std::lock_guard lock(mutex);
     if (!status && !failed) {
@@ -136,8 +142,8 @@ std::vector<plan::Digest> digest_slots(const model::SinkManifest& manifest, cons
     const auto& slot = manifest.slots[part.slots[i].slot];
     const auto& tensor = part.tensors[part.slots[i].tensor];
     const std::uint64_t seed = plan::digest_seed(tensor.name, tensor.shape, tensor.dtype, tensor.grain_bytes);
-    digests[i] = plan::digest_box(regions[slot.at.region] + slot.at.offset, slot.at.strides, model::dtype_size(tensor.dtype),
-                                  slot.box, tensor.shape, seed, tensor.grain_bytes);
+    digests[i] = plan::digest_box(regions[slot.at.region] + slot.at.offset, slot.at.strides,
+                                  model::dtype_size(tensor.dtype), slot.box, tensor.shape, seed, tensor.grain_bytes);
   });
   return digests;
 }

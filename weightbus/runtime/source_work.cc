@@ -25,16 +25,20 @@ std::string new_token() {
 void parallel_for(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& job) {
   std::atomic<std::size_t> next{0};
   const auto run = [&] {
-    for (std::size_t i = next++; i < count; i = next++) job(i);
+    for (std::size_t i = next++; i < count; i = next++)
+      job(i);
   };
   std::vector<std::thread> helpers;
-  for (unsigned i = 1; i < threads && i < count; ++i) helpers.emplace_back(run);
+  for (unsigned i = 1; i < threads && i < count; ++i)
+    helpers.emplace_back(run);
   run();
-  for (auto& helper : helpers) helper.join();
+  for (auto& helper : helpers)
+    helper.join();
 }
 
 OwnedRegions::~OwnedRegions() {
-  for (const auto& name : names_) device_->remove(name);
+  for (const auto& name : names_)
+    device_->remove(name);
 }
 
 base::Result<device::Memory*> OwnedRegions::add(const std::string& name, std::uint64_t bytes) {
@@ -52,7 +56,8 @@ base::Result<SplitOffer> split_offer(const std::string& offer) {
   return SplitOffer{offer.substr(0, kTokenBytes), offer.substr(kTokenBytes)};
 }
 
-SourceWork::SourceWork(OpenSourceMemory open, std::shared_ptr<device::Device> device, Channels channels, unsigned threads)
+SourceWork::SourceWork(OpenSourceMemory open, std::shared_ptr<device::Device> device, Channels channels,
+                       unsigned threads)
     : open_(std::move(open)), device_(std::move(device)), channels_(std::move(channels)), threads_(threads) {}
 
 device::Control& SourceWork::control_for(model::UpdateId update) {
@@ -82,7 +87,8 @@ base::Result<protocol::SourceOpened> SourceWork::open(const protocol::DoOpenSour
   for (const auto& channel : channels_) {
     const auto viable = channel->viability();
     if (viable.usable) {
-      auto served = channel->serve({model::MemberId{"source"}, {session->memory.regions.begin(), session->memory.regions.end()}, token});
+      auto served = channel->serve(
+          {model::MemberId{"source"}, {session->memory.regions.begin(), session->memory.regions.end()}, token});
       if (!served) return base::fail(served.error().with(std::string(channel->name())));
       const auto& offer = (*served)->offer();
       opened.offers.push_back({offer.channel, join_offer(token, offer.descriptor)});
@@ -91,18 +97,22 @@ base::Result<protocol::SourceOpened> SourceWork::open(const protocol::DoOpenSour
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", channel->name(), viable.reason);
     }
   }
-  if (opened.offers.empty()) return base::fail(base::ErrorCode::kUnsupported, "no channel can be used here: {}", reasons);
+  if (opened.offers.empty())
+    return base::fail(base::ErrorCode::kUnsupported, "no channel can be used here: {}", reasons);
   session_ = std::move(session);
   return opened;
 }
 
-protocol::SourceOpenDone SourceWork::perform(const protocol::DoOpenSource& action) { return {action.update, open(action)}; }
+protocol::SourceOpenDone SourceWork::perform(const protocol::DoOpenSource& action) {
+  return {action.update, open(action)};
+}
 
 protocol::SourceServeDone SourceWork::perform(const protocol::DoServe& action) {
   if (!session_ || session_->update != action.update) {
     return {action.update, base::fail(base::ErrorCode::kAborted, "the source is closed")};
   }
-  for (auto& served : session_->served) served->set_part(action.part);
+  for (auto& served : session_->served)
+    served->set_part(action.part);
   return {action.update, {}};
 }
 
@@ -145,7 +155,8 @@ base::Result<plan::Digest> SourceWork::digest(const plan::DigestUnit& unit, cons
   plan::Bucket bucket{0, model::MemberId{""}, model::MemberId{""}, bytes, {{0, unit.box, unit.from, {0, 0, dense}, 0}}};
   std::vector<std::byte> packed(bytes);
   std::vector<const std::byte*> from;
-  for (auto* region : session_->memory.regions) from.push_back(region->data());
+  for (auto* region : session_->memory.regions)
+    from.push_back(region->data());
   WB_TRY(device_->pack(bucket, {&tensor, 1}, from, packed.data()));
   return plan::digest_box(packed.data(), dense, element, unit.box, tensor.shape, seed, tensor.grain_bytes);
 }

@@ -243,7 +243,8 @@ TEST_P(ChannelFaultTest, SessionsThatEndLeaveNothingBehind) {
   };
   update();
   const auto mappings = count_shared_mappings();
-  for (int i = 0; i < 50; ++i) update();
+  for (int i = 0; i < 50; ++i)
+    update();
   EXPECT_EQ(count_shared_mappings(), mappings);
 }
 

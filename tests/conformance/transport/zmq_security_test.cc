@@ -138,7 +138,8 @@ TEST(ZmqSecurity, Ipv6NamesAndIpcWork) {
     ASSERT_TRUE(client->connect("c", *bound, ""));
     auto received = exchange(*client, *listener, endpoint);
     // What the client before repeated may still come.
-    while (received && received->frame != endpoint) received = exchange(*client, *listener, endpoint);
+    while (received && received->frame != endpoint)
+      received = exchange(*client, *listener, endpoint);
     ASSERT_TRUE(received) << endpoint;
   }
   auto by_name = ZmqTransport::create({}).value();

@@ -133,8 +133,14 @@ TEST_F(ProofTest, RanksMustAgreeWithEachOtherAndWithTheCommittedVersion) {
 }
 
 TEST(RequireAllRanks, ARankThatDidNotAnswerIsNotProven) {
-  const model::Member member{model::MemberId{"engine-0-tp0"}, model::Role::kEngineAgent, model::ModelName{"m"},
-                             model::HostId{"h"}, "", 0, 2, "engine-0"};
+  const model::Member member{model::MemberId{"engine-0-tp0"},
+                             model::Role::kEngineAgent,
+                             model::ModelName{"m"},
+                             model::HostId{"h"},
+                             "",
+                             0,
+                             2,
+                             "engine-0"};
   protocol::VerifyReply live;
   live.engines.push_back({member.id, "engine-0", std::nullopt, {}});
   Proof proof;

@@ -14,7 +14,8 @@ model::SinkManifest casting_sink() {
   return sink;
 }
 
-base::Result<std::shared_ptr<const ReshardPlan>> plan_from(const model::SourceManifest& source, const model::SinkManifest& sink) {
+base::Result<std::shared_ptr<const ReshardPlan>> plan_from(const model::SourceManifest& source,
+                                                           const model::SinkManifest& sink) {
   const PlanSource from{model::MemberId{"from"}, model::HostId{"h"}, "", &source};
   const PlanSink to{model::MemberId{"to"}, model::HostId{"h"}, "", &sink};
   return plan({&from, 1}, {&to, 1}, {});

@@ -29,7 +29,8 @@ class CoordinatorBench {
   void pass(std::uint64_t ms) {
     for (std::uint64_t at = 0; at < ms; at += 50) {
       ms_ += 50;
-      for (const auto& [id, boot] : boots_) heartbeat(id);
+      for (const auto& [id, boot] : boots_)
+        heartbeat(id);
       fsm_.tick(now());
       drain();
     }
@@ -59,18 +60,21 @@ class CoordinatorBench {
     const model::MemberId id{name};
     model::Member member{id, role, kToy, model::HostId{"h"}};
     member.engine = engine;
-    Hello body{member, model::BootId{boot}, kProtocolRevision, "test", known, highest, halves_[id], std::nullopt, {}, std::nullopt};
+    Hello body{member,  model::BootId{boot}, kProtocolRevision, "test", known,
+               highest, halves_[id],         std::nullopt,      {},     std::nullopt};
     if (role == model::Role::kEngineAgent) body.sink = sink();
     boots_.insert_or_assign(id, boot);
     give(Envelope{known, kToy, std::nullopt, id, kCoordinator, 0, std::move(body)});
   }
   void heartbeat(const model::MemberId& id) {
-    give(Envelope{fsm_.epoch(), kToy, std::nullopt, id, kCoordinator, 0, Heartbeat{model::BootId{boots_.at(id)}, 0, 0, halves_[id]}});
+    give(Envelope{fsm_.epoch(), kToy, std::nullopt, id, kCoordinator, 0,
+                  Heartbeat{model::BootId{boots_.at(id)}, 0, 0, halves_[id]}});
   }
   void forget(const std::string& name) { boots_.erase(model::MemberId{name}); }  // falls silent
   void ask(Body body) { give(Envelope{{}, kToy, std::nullopt, kCli, kCoordinator, ++requests_, std::move(body)}); }
   void answer(const std::string& from, std::uint64_t update, Body body) {
-    give(Envelope{fsm_.epoch(), kToy, model::UpdateId{update}, model::MemberId{from}, kCoordinator, 0, std::move(body)});
+    give(
+        Envelope{fsm_.epoch(), kToy, model::UpdateId{update}, model::MemberId{from}, kCoordinator, 0, std::move(body)});
   }
   void give(Envelope envelope) {
     fsm_.step(now(), envelope);
@@ -106,7 +110,8 @@ class CoordinatorBench {
   }
   void prepare(std::uint64_t update, const std::vector<std::string>& engines) {
     answer("t", update, SourceOpened{source(), {}});
-    for (const auto& engine : engines) answer(engine, update, SinkOpened{sink(), halves_[model::MemberId{engine}], CommitWay::kRemap});
+    for (const auto& engine : engines)
+      answer(engine, update, SinkOpened{sink(), halves_[model::MemberId{engine}], CommitWay::kRemap});
     if (const auto request = last<PrepareSource>("t")) {
       answer("t", update, Prepared{SessionRole::kSource, request->plan_hash, request->part_hash, {}});
     }
@@ -137,8 +142,10 @@ class CoordinatorBench {
     const auto update = accepted.update.value();
     prepare(update, engines);
     stage_source(update);
-    for (const auto& engine : engines) stage(engine, update);
-    for (const auto& engine : engines) committed(engine, update, accepted.target);
+    for (const auto& engine : engines)
+      stage(engine, update);
+    for (const auto& engine : engines)
+      committed(engine, update, accepted.target);
     answer("t", update, Released{});
     return accepted.target;
   }

@@ -16,7 +16,8 @@ class Coordinator : public ::testing::Test {
   }
   std::size_t decisions() const {
     std::size_t count = 0;
-    for (const auto& record : bench.journal_) count += std::holds_alternative<Decided>(record);
+    for (const auto& record : bench.journal_)
+      count += std::holds_alternative<Decided>(record);
     return count;
   }
   CoordinatorBench bench;
@@ -77,8 +78,10 @@ TEST_F(Coordinator, AbortEndsWhenEveryoneHasDrainedAndTheNextPushWorks) {
 TEST_F(Coordinator, AFailureBeforeTheDecisionNamesTheMember) {
   const auto update = bench.push().update.value();
   bench.prepare(update, {"a", "b"});
-  bench.answer("b", update, Failed{SessionRole::kSink, {base::ErrorCode::kResourceExhausted, "needs 10 bytes, 3 are free"}});
-  for (const char* member : {"t", "a", "b"}) bench.answer(member, update, Aborted{});
+  bench.answer("b", update,
+               Failed{SessionRole::kSink, {base::ErrorCode::kResourceExhausted, "needs 10 bytes, 3 are free"}});
+  for (const char* member : {"t", "a", "b"})
+    bench.answer(member, update, Aborted{});
   const auto status = bench.status().recent.at(0);
   ASSERT_TRUE(status.error);
   EXPECT_THAT(status.error->message, HasSubstr("b: needs 10 bytes"));
@@ -114,7 +117,8 @@ TEST_F(Coordinator, ADecisionThatWasCleanlyNotWrittenAborts) {
   bench.stage("b", update);
   EXPECT_FALSE(bench.last<Commit>("a"));
   EXPECT_TRUE(bench.last<Abort>("a"));
-  for (const char* member : {"t", "a", "b"}) bench.answer(member, update, Aborted{});
+  for (const char* member : {"t", "a", "b"})
+    bench.answer(member, update, Aborted{});
   EXPECT_EQ(bench.status().recent.at(0).phase, Phase::kAborted);
   EXPECT_EQ(bench.status().committed, std::nullopt);
 }
@@ -135,7 +139,12 @@ TEST_F(Coordinator, AnAnswerOfAnOlderEpochChangesNothing) {
   bench.prepare(update, {"a", "b"});
   bench.stage_source(update);
   bench.stage("a", update);
-  bench.give(Envelope{{{7, 7}, 0}, kToy, model::UpdateId{update}, model::MemberId{"b"}, kCoordinator, 0,
+  bench.give(Envelope{{{7, 7}, 0},
+                      kToy,
+                      model::UpdateId{update},
+                      model::MemberId{"b"},
+                      kCoordinator,
+                      0,
                       Staged{bench.tags_.at(model::MemberId{"b"}), {{1, 2}}, {}}});
   EXPECT_EQ(decisions(), 0U);
 }
@@ -166,7 +175,8 @@ TEST_F(Coordinator, ARollbackToTheVersionInTheShadowNeedsNoTransfer) {
   EXPECT_EQ(accepted->target, first);
   EXPECT_FALSE(bench.last<Commit>("a")) << "not before every rank has said what it holds now";
   for (const char* engine : {"a", "b"}) {
-    bench.answer(engine, accepted->update.value(), SinkOpened{CoordinatorBench::sink(), bench.halves_[model::MemberId{engine}], {}});
+    bench.answer(engine, accepted->update.value(),
+                 SinkOpened{CoordinatorBench::sink(), bench.halves_[model::MemberId{engine}], {}});
   }
   const auto commit = bench.last<Commit>("a");
   ASSERT_TRUE(commit);
@@ -196,7 +206,8 @@ TEST_F(Coordinator, ARollbackAbortsAnUndecidedPushAndThenRuns) {
   bench.ask(RollbackRequest{});
   EXPECT_TRUE(bench.last<UpdateAccepted>("cli"));
   EXPECT_EQ(bench.status().running->phase, Phase::kAborting);
-  for (const char* member : {"t", "a", "b"}) bench.answer(member, update, Aborted{});
+  for (const char* member : {"t", "a", "b"})
+    bench.answer(member, update, Aborted{});
   bench.pass(50);
   ASSERT_TRUE(bench.status().running);
   EXPECT_EQ(bench.status().running->kind, UpdateKind::kRollback);
@@ -254,7 +265,8 @@ TEST_F(Coordinator, ARestartCompletesWhatWasDecidedAndReusesNoNumber) {
   bench.stage("a", update);
   bench.stage("b", update);
   CoordinatorState state;
-  for (const auto& record : bench.journal_) state.apply(record);
+  for (const auto& record : bench.journal_)
+    state.apply(record);
   CoordinatorBench second({}, std::move(state), 2);
   second.tags_ = bench.tags_;
   second.hello("t", model::Role::kShardAgent, "", 1, {{7, 7}, 1});
@@ -316,7 +328,11 @@ TEST_F(Coordinator, MembersOfAnotherJournalWaitForAdopt) {
   EXPECT_TRUE(bench.last<Done>("cli"));
   EXPECT_GT(bench.fsm_.epoch().number, 5U);
   for (const auto& [id, boot] : std::map(bench.boots_)) {
-    bench.hello(id.value(), id.value() == "t" ? model::Role::kShardAgent : model::Role::kEngineAgent, id.value() == "t" ? "" : id.value() == "a" ? "A" : "B", 1);
+    bench.hello(id.value(), id.value() == "t" ? model::Role::kShardAgent : model::Role::kEngineAgent,
+                id.value() == "t"   ? ""
+                : id.value() == "a" ? "A"
+                                    : "B",
+                1);
   }
   bench.hello("c", model::Role::kEngineAgent, "C", 1, foreign, 200);
   EXPECT_TRUE(bench.last<Welcome>("c"));

@@ -61,7 +61,8 @@ class Engine : public ::testing::Test {
   void start(std::uint32_t rank) {
     Rank& r = ranks_[rank];
     r.work.clear();
-    r.fsm = std::make_unique<EngineAgentFsm>(member(rank), model::BootId{++r.boot}, "test", r.disk, sink_manifest(), std::vector<HeldVersion>{});
+    r.fsm = std::make_unique<EngineAgentFsm>(member(rank), model::BootId{++r.boot}, "test", r.disk, sink_manifest(),
+                                             std::vector<HeldVersion>{});
     r.fsm->start(now());
     take(rank);
     to(rank, std::nullopt, Welcome{500, 0, false, {member(0), member(1)}});
@@ -79,8 +80,10 @@ class Engine : public ::testing::Test {
       EXPECT_FALSE(wrong) << *wrong;
       ranks_[rank].disk = *out.save;
     }
-    for (auto& envelope : out.send) (envelope.to == kCoordinator ? told_ : between_).push_back(std::move(envelope));
-    for (auto& action : out.perform) ranks_[rank].work.push_back(std::move(action));
+    for (auto& envelope : out.send)
+      (envelope.to == kCoordinator ? told_ : between_).push_back(std::move(envelope));
+    for (auto& action : out.perform)
+      ranks_[rank].work.push_back(std::move(action));
   }
   // Carries messages between the ranks until there are none.
   void carry() {
@@ -144,7 +147,9 @@ class Engine : public ::testing::Test {
     return found;
   }
   Commit commit_of(std::uint64_t version, std::uint64_t update) {
-    return Commit{model::WeightVersion{version}, {{member(0).id, tag(version, update)}, {member(1).id, tag(version, update)}}, 1'000};
+    return Commit{model::WeightVersion{version},
+                  {{member(0).id, tag(version, update)}, {member(1).id, tag(version, update)}},
+                  1'000};
   }
   std::uint64_t live_version(std::uint32_t rank) { return ranks_[rank].fsm->halves()[0].tag->version.value(); }
 
@@ -258,7 +263,8 @@ TEST_F(Engine, OnlyTheDriverMayAskARankToPause) {
   ranks_[0].fsm->step(now(), Envelope{kEpoch, kToy, std::nullopt, member(1).id, member(0).id, 0, RankPause{5, 1'000}});
   take(0);
   EXPECT_FALSE(work<DoPause>(0));
-  ranks_[1].fsm->step(now(), Envelope{kEpoch, kToy, std::nullopt, model::MemberId{"stranger"}, member(1).id, 0, RankPause{5, 1'000}});
+  ranks_[1].fsm->step(
+      now(), Envelope{kEpoch, kToy, std::nullopt, model::MemberId{"stranger"}, member(1).id, 0, RankPause{5, 1'000}});
   take(1);
   EXPECT_FALSE(work<DoPause>(1));
 }

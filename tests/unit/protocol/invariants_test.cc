@@ -11,9 +11,12 @@ namespace {
 const model::ModelName kToy{"toy"};
 const model::MemberId kRank{"r"};
 
-Tag tag(std::uint64_t version, std::uint64_t update) { return {model::WeightVersion{version}, {1, 1}, model::UpdateId{update}}; }
+Tag tag(std::uint64_t version, std::uint64_t update) {
+  return {model::WeightVersion{version}, {1, 1}, model::UpdateId{update}};
+}
 
-Decided decision(UpdateKind kind, std::uint64_t update, std::uint64_t version, std::optional<std::uint64_t> base, Tag half) {
+Decided decision(UpdateKind kind, std::uint64_t update, std::uint64_t version, std::optional<std::uint64_t> base,
+                 Tag half) {
   Decided record{kToy, model::UpdateId{update}, kind, std::nullopt, model::WeightVersion{version}};
   if (base) record.base = model::WeightVersion{*base};
   record.engines = {{model::EngineName{"E"}, {{kRank, half}}}};
@@ -33,18 +36,25 @@ class Journal : public ::testing::Test {
 TEST_F(Journal, AcceptsAnInstantRollback) {
   EXPECT_FALSE(checker.add(decision(UpdateKind::kRollback, 3, 1, 2, tag(1, 1))));
 }
-TEST_F(Journal, FindsASecondDecisionOfOneUpdate) { EXPECT_TRUE(checker.add(decision(UpdateKind::kPush, 2, 3, 2, tag(3, 2)))); }
+TEST_F(Journal, FindsASecondDecisionOfOneUpdate) {
+  EXPECT_TRUE(checker.add(decision(UpdateKind::kPush, 2, 3, 2, tag(3, 2))));
+}
 TEST_F(Journal, FindsAReusedVersion) { EXPECT_TRUE(checker.add(decision(UpdateKind::kPush, 3, 2, 2, tag(2, 3)))); }
 TEST_F(Journal, FindsAnotherBase) { EXPECT_TRUE(checker.add(decision(UpdateKind::kPush, 3, 3, 1, tag(3, 3)))); }
-TEST_F(Journal, FindsNumbersThatWereNotReserved) { EXPECT_TRUE(checker.add(decision(UpdateKind::kPush, 65, 3, 2, tag(3, 65)))); }
-TEST_F(Journal, FindsARollbackToWhatNeverWas) { EXPECT_TRUE(checker.add(decision(UpdateKind::kRollback, 3, 9, 2, tag(9, 3)))); }
+TEST_F(Journal, FindsNumbersThatWereNotReserved) {
+  EXPECT_TRUE(checker.add(decision(UpdateKind::kPush, 65, 3, 2, tag(3, 65))));
+}
+TEST_F(Journal, FindsARollbackToWhatNeverWas) {
+  EXPECT_TRUE(checker.add(decision(UpdateKind::kRollback, 3, 9, 2, tag(9, 3))));
+}
 TEST_F(Journal, FindsAHalfThatNoDecisionNamed) {
   auto record = decision(UpdateKind::kRollback, 3, 1, 2, tag(1, 1));
   record.engines[0].ranks[0].rank = model::MemberId{"another"};
   EXPECT_TRUE(checker.add(record));
 }
 TEST_F(Journal, FindsAnEndAgainstTheDecision) {
-  Ended ended{kToy, UpdateStatus{model::UpdateId{2}, UpdateKind::kPush, Phase::kAborted, std::nullopt, model::WeightVersion{2}}};
+  Ended ended{kToy, UpdateStatus{model::UpdateId{2}, UpdateKind::kPush, Phase::kAborted, std::nullopt,
+                                 model::WeightVersion{2}}};
   EXPECT_TRUE(checker.add(ended));
 }
 
@@ -96,7 +106,8 @@ TEST(Replay, ADecisionStaysOpenUntilItsEnd) {
   const auto& model = state.models.at(kToy);
   ASSERT_TRUE(model.open);
   EXPECT_EQ(model.committed, model::WeightVersion{1});
-  state.apply(Ended{kToy, UpdateStatus{model::UpdateId{1}, UpdateKind::kPush, Phase::kCommitted, std::nullopt, model::WeightVersion{1}}});
+  state.apply(Ended{kToy, UpdateStatus{model::UpdateId{1}, UpdateKind::kPush, Phase::kCommitted, std::nullopt,
+                                       model::WeightVersion{1}}});
   EXPECT_FALSE(model.open);
   EXPECT_EQ(model.recent.size(), 1U);
 }

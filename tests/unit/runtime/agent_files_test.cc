@@ -59,7 +59,8 @@ TEST_F(AgentFilesTest, AFreshFolderGivesAFreshState) {
 TEST_F(AgentFilesTest, DamageIsNamedAndNotTakenForAFreshState) {
   ASSERT_TRUE(AgentFiles::open(directory_));
   const std::string whole = state_to_json(full_state());
-  for (const std::string& text : {std::string("{"), std::string("[]"), whole.substr(0, whole.size() / 2), std::string("{\"live\": 2}")}) {
+  for (const std::string& text :
+       {std::string("{"), std::string("[]"), whole.substr(0, whole.size() / 2), std::string("{\"live\": 2}")}) {
     std::ofstream(directory_ + "/state.json") << text;
     const auto loaded = AgentFiles::open(directory_)->load_state();
     ASSERT_FALSE(loaded) << text;
