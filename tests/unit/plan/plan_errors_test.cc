@@ -132,8 +132,10 @@ TEST(PlanErrors, ADtypeThatDiffersWithoutACast) {
 
 TEST(PlanErrors, ACastFromAnotherDtypeThanTheSourceHas) {
   auto broken = fleet();
-  broken.sinks[0].manifest.slots[0].cast = Cast::kF32ToBF16;
-  EXPECT_THAT(refusal(broken), AllOf(HasSubstr("f32_to_bf16"), HasSubstr("must ask for none")));
+  auto& slot = broken.sinks[0].manifest.slots[0];
+  broken.sinks[0].manifest.tensors[slot.tensor].dtype = DType::kF16;
+  slot.cast = Cast::kF32ToF16;
+  EXPECT_THAT(refusal(broken), AllOf(HasSubstr("f32_to_f16"), HasSubstr("must ask for bf16_to_f16")));
 }
 
 TEST(PlanErrors, BucketsOfNoUse) {

@@ -251,7 +251,7 @@ TEST_F(Coordinator, ASilentMemberAbortsTheUpdateBeforeItsDeadline) {
   const auto update = bench.push().update.value();
   bench.prepare(update, {"a", "b"});
   bench.forget("b");
-  bench.pass(3'200);
+  bench.pass(5'200);
   ASSERT_TRUE(bench.status().running);
   EXPECT_EQ(bench.status().running->phase, Phase::kAborting);
   EXPECT_THAT(bench.status().running->error->message, HasSubstr("b: lost"));

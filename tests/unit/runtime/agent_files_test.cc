@@ -34,7 +34,8 @@ class AgentFilesTest : public testing::Test {
  protected:
   AgentFilesTest() { std::filesystem::remove_all(directory_); }
   ~AgentFilesTest() override { std::filesystem::remove_all(directory_); }
-  const std::string directory_ = testing::TempDir() + "/agent_files_test";
+  const std::string directory_ =
+      testing::TempDir() + "/agent_files_" + testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
 TEST_F(AgentFilesTest, EveryFieldSurvivesARestart) {
