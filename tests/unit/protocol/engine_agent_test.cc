@@ -277,6 +277,25 @@ TEST_F(Engine, AHalfWithAnotherTagIsNotExchangedIn) {
   EXPECT_TRUE(told<CommitFailed>());
 }
 
+TEST_F(Engine, CapturesTheVersionBeforeFromTheShadowAndNoHalfThatNoDecisionNamed) {
+  const Retain both{{model::WeightVersion{1}, model::WeightVersion{2}}, model::WeightVersion{2}};
+  to(0, std::nullopt, both);
+  auto capture = work<DoRetain>(0);
+  ASSERT_TRUE(capture);
+  EXPECT_FALSE(capture->capture) << "version 2 is staged and not decided";
+  done(0, RetainDone{{}, std::nullopt});
+
+  to(0, 2, commit_of(2, 2));
+  carry();
+  pause(0), pause(1), exchange(0), exchange(1), resume(0), resume(1);
+  ASSERT_EQ(live_version(0), 2U);
+  to(0, std::nullopt, Retain{both.keep, model::WeightVersion{1}});
+  capture = work<DoRetain>(0);
+  ASSERT_TRUE(capture);
+  EXPECT_EQ(capture->capture, model::WeightVersion{1});
+  EXPECT_EQ(capture->half, 0U) << "the half that was live before";
+}
+
 TEST_F(Engine, AMessageOfAnOlderEpochChangesNothing) {
   to(0, 2, commit_of(2, 2), {{7, 7}, 2});
   carry();
