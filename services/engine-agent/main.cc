@@ -7,11 +7,10 @@
 #include "weightbus/checkpoint/layout_file.h"
 #include "weightbus/device/host/factory.h"
 #include "weightbus/observe/logs.h"
+#include "weightbus/runtime/agent_service.h"
 #include "weightbus/runtime/engine_work.h"
 #include "weightbus/runtime/keeper.h"
-#include "weightbus/runtime/observing.h"
 #include "weightbus/runtime/service.h"
-#include "weightbus/runtime/signals.h"
 #include "weightbus/runtime/state_file.h"
 
 namespace weightbus {
@@ -80,11 +79,6 @@ class Machine final : public runtime::AgentMachine {
   protocol::EngineAgentFsm& fsm_;
 };
 
-int end_with(std::string_view event, const base::Error& error) {
-  observe::log(observe::Level::kError, event, {{"code", base::error_code_name(error.code)}, {"error", error.message}});
-  return runtime::kExitFatal;
-}
-
 // What an earlier start left: the arena's memory if it is still there, else a state without one.
 struct Found {
   std::shared_ptr<runtime::Arena> arena;
@@ -137,31 +131,32 @@ int work(const runtime::Settings& settings) {
   const std::string name = member_name(settings);
   if (auto logs = runtime::start_logs(program(), settings, name); !logs) return runtime::kExitBadConfig;
   auto files = runtime::AgentFiles::open(settings.text("state_dir"));
-  if (!files) return end_with("agent.state_dir", files.error());
+  if (!files) return runtime::end_for_good("agent.state_dir", files.error());
   auto state = files->load_state();
-  if (!state) return end_with("agent.state", state.error());
+  if (!state) return runtime::end_for_good("agent.state", state.error());
   auto layout = checkpoint::load_layout(settings.text("layout"));
-  if (!layout) return end_with("agent.layout", layout.error());
+  if (!layout) return runtime::end_for_good("agent.layout", layout.error());
   auto numbers = layout_numbers(settings.text("config_json"));
-  if (!numbers) return end_with("agent.config_json", numbers.error());
+  if (!numbers) return runtime::end_for_good("agent.config_json", numbers.error());
   auto key = runtime::own_public_key(settings);
-  if (!key) return end_with("keys", key.error());
+  if (!key) return runtime::end_for_good("keys", key.error());
   auto transport = runtime::make_transport(settings);
-  if (!transport) return end_with("transport", transport.error());
+  if (!transport) return runtime::end_for_good("transport", transport.error());
   auto endpoint = (*transport)->bind(settings.text("listen"));
-  if (!endpoint) return end_with("transport.bind", endpoint.error());
+  if (!endpoint) return runtime::end_for_good("transport.bind", endpoint.error());
   auto snapshots = open_snapshots(settings);
-  if (!snapshots) return end_with("snapshots", snapshots.error());
+  if (!snapshots) return runtime::end_for_good("snapshots", snapshots.error());
   observe::Metrics metrics;
   const std::shared_ptr<device::Device> device = device::make_host_device({});
   auto channels = runtime::make_channels(settings, device);
-  if (!channels) return end_with("channels", channels.error());
+  if (!channels) return runtime::end_for_good("channels", channels.error());
   const Found found = find_arena(*state, *files, *device, shm_prefix(settings));
   std::string socket = settings.text("attach_socket");
   if (socket.empty()) socket = settings.text("state_dir") + "/attach.sock";
   auto attach = runtime::AttachServer::listen({socket});
-  if (!attach) return end_with("attach", attach.error());
-  if (auto told = tell_clients(**attach, *state, found); !told) return end_with("attach.arena", told.error());
+  if (!attach) return runtime::end_for_good("attach", attach.error());
+  if (auto told = tell_clients(**attach, *state, found); !told)
+    return runtime::end_for_good("attach.arena", told.error());
 
   const std::string& host = settings.text("host");
   const model::Member self{model::MemberId{name},
@@ -183,17 +178,7 @@ int work(const runtime::Settings& settings) {
       {self, *layout, *numbers, shm_prefix(settings), static_cast<unsigned>(settings.count("threads"))}, device,
       *channels, found.arena, **attach, *files, std::move(*snapshots), metrics);
   engine_work.set_machine(fsm);
-  runtime::AgentLoop loop({self, settings.text("coordinator"), settings.text("coordinator_key"),
-                           [&](const protocol::Observation& o) { runtime::record(o, metrics); }},
-                          **transport, machine, engine_work, *files);
-  const auto ready = [&loop] { return observe::Health{loop.readiness().ready, loop.readiness().reason}; };
-  auto http = runtime::start_http(
-      settings, metrics, [] { return observe::Health{}; }, ready);
-  if (!http) return end_with("http", http.error());
-  runtime::StopSignals signals([&loop] { loop.stop(); }, base::Millis(5'000));
-  const int code = loop.run();
-  observe::log(observe::Level::kInfo, "service.end", {{"code", code}});
-  return code;
+  return runtime::run_agent(settings, self, **transport, machine, engine_work, *files, metrics);
 }
 
 }  // namespace

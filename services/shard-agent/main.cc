@@ -3,12 +3,10 @@
 
 #include "weightbus/device/host/factory.h"
 #include "weightbus/observe/logs.h"
-#include "weightbus/runtime/agent_loop.h"
+#include "weightbus/runtime/agent_service.h"
 #include "weightbus/runtime/keeper.h"
-#include "weightbus/runtime/observing.h"
 #include "weightbus/runtime/service.h"
 #include "weightbus/runtime/shard_work.h"
-#include "weightbus/runtime/signals.h"
 
 namespace weightbus {
 namespace {
@@ -57,27 +55,22 @@ class Machine final : public runtime::AgentMachine {
   protocol::ShardAgentFsm& fsm_;
 };
 
-int end_with(std::string_view event, const base::Error& error) {
-  observe::log(observe::Level::kError, event, {{"code", base::error_code_name(error.code)}, {"error", error.message}});
-  return runtime::kExitFatal;
-}
-
 int work(const runtime::Settings& settings) {
   const std::string name = member_name(settings);
   if (auto logs = runtime::start_logs(program(), settings, name); !logs) return runtime::kExitBadConfig;
   runtime::remove_shm_names(shm_prefix(settings));  // of an earlier start that was killed
   auto files = runtime::AgentFiles::open(settings.text("state_dir"));
-  if (!files) return end_with("agent.state_dir", files.error());
+  if (!files) return runtime::end_for_good("agent.state_dir", files.error());
   auto state = files->load_state();
-  if (!state) return end_with("agent.state", state.error());
+  if (!state) return runtime::end_for_good("agent.state", state.error());
   auto key = runtime::own_public_key(settings);
-  if (!key) return end_with("keys", key.error());
+  if (!key) return runtime::end_for_good("keys", key.error());
   auto transport = runtime::make_transport(settings);
-  if (!transport) return end_with("transport", transport.error());
+  if (!transport) return runtime::end_for_good("transport", transport.error());
   observe::Metrics metrics;
   const std::shared_ptr<device::Device> device = device::make_host_device({});
   auto channels = runtime::make_channels(settings, device);
-  if (!channels) return end_with("channels", channels.error());
+  if (!channels) return runtime::end_for_good("channels", channels.error());
   const std::string& host = settings.text("host");
   const model::Member self{model::MemberId{name},
                            model::Role::kShardAgent,
@@ -93,17 +86,7 @@ int work(const runtime::Settings& settings) {
   Machine machine(fsm);
   runtime::ShardWork shard_work(self, shm_prefix(settings), device, *channels,
                                 static_cast<unsigned>(settings.count("threads")));
-  runtime::AgentLoop loop({self, settings.text("coordinator"), settings.text("coordinator_key"),
-                           [&](const protocol::Observation& o) { runtime::record(o, metrics); }},
-                          **transport, machine, shard_work, *files);
-  const auto ready = [&loop] { return observe::Health{loop.readiness().ready, loop.readiness().reason}; };
-  auto http = runtime::start_http(
-      settings, metrics, [] { return observe::Health{}; }, ready);
-  if (!http) return end_with("http", http.error());
-  runtime::StopSignals signals([&loop] { loop.stop(); }, base::Millis(5'000));
-  const int code = loop.run();
-  observe::log(observe::Level::kInfo, "service.end", {{"code", code}});
-  return code;
+  return runtime::run_agent(settings, self, **transport, machine, shard_work, *files, metrics);
 }
 
 }  // namespace
